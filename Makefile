@@ -1,0 +1,37 @@
+# Every verb does its own set-up: a virtual environment in .venv, made anew when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help:  ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: weft needs Python 3.11 or newer"; echo "hint: make PYTHON=/path/to/python3.11 ..."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## Simulate the sample trace under five policies and write a report
+	@mkdir -p out
+	$(BIN)/weft simulate sample --cluster 4x4 --policy fifo,backfill,srsf,tiresias-l,tiresias-g --report out/demo.html
+	@echo "The report is out/demo.html"
+
+test: $(READY)  ## Run the tests
+	$(BIN)/pytest -n auto
+
+check: $(READY)  ## Lint, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## Print each figure beside its goal and the peers' (TRACES=../shared/traces)
+	$(BIN)/python bench/run.py
+
+clean:  ## Remove what the other verbs made
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,30 @@
+"""`make bench`: each figure beside its goal and the peers'. TRACES names the folder of public traces."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import philly
+import synthetic
+from figures import show
+
+
+def main() -> int:
+    all_met = show("Cost of finished jobs", synthetic.growth())
+    all_met &= show("AlloX", synthetic.allox())
+    trace = Path(os.environ.get("TRACES", "../shared/traces")) / "philly.csv"
+    if trace.exists():
+        all_met &= show("Philly, 512 devices, ideal world: speed", philly.speed(trace))
+        all_met &= show("Philly, first 20,000 jobs, 512 devices, ideal world: results", philly.correctness(trace))
+    else:
+        print(
+            f"\nPhilly: {trace} is not there, so nothing was measured on it; TRACES=FOLDER make bench says where it is."
+        )
+    print("\nAll goals met." if all_met else "\nSome goals were missed: see above.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""`weft simulate`: jobs of a trace, on a cluster, under one policy or several."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from weft.core.errors import InputError
+
+SAMPLE, SAMPLE_CLUSTER = "sample", "4x4"
+DEFAULT_POLICIES = "fifo,tiresias-l"
+
+
+def _complete_policies(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
+    from weft.policies.registry import POLICIES
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in POLICIES if name.startswith(last)]
+
+
+@click.command(short_help="Simulate a trace on a cluster under one policy or several.")
+@click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path())
+@click.option(
+    "--cluster",
+    metavar="SHAPE",
+    help=f"Nodes x devices per node, types after a colon: 64x8, or 64x8:V100,16x4:K80. "
+    f"Only the trace {SAMPLE} has a default: {SAMPLE_CLUSTER}.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    metavar="NAMES",
+    multiple=True,
+    default=[DEFAULT_POLICIES],
+    shell_complete=_complete_policies,
+    help="What to compare, with commas between; the first is what the others are measured against. Parameters: "
+    "NAME:key=value:key=value, lists with slashes. Your own: path/to/file.py:Name. See weft policies.  "
+    f"[default: {DEFAULT_POLICIES}]",
+)
+@click.option("--jobs", type=int, metavar="N", help="Only the first N jobs by arrival.")
+@click.option(
+    "--world",
+    default="default",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="What preemption costs and how fast jobs run: ideal (only counts matter, preemption is free), default, "
+    "or a TOML file that changes values of the default.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws what the trace leaves open.")
+@click.option("--format", "form", metavar="FORM", help="The form of the trace; found by itself if not given.")
+@click.option("--json", metavar="FILE", type=click.Path(), help="Write the figures; - is standard output.")
+@click.option("--csv", metavar="FILE", type=click.Path(), help="Write a row per job and policy.")
+@click.option("--report", metavar="FILE.html", type=click.Path(), help="Write a page with tables and figures.")
+@click.option("--workers", type=int, metavar="N", help="Policies that run at the same time.  [default: one per core]")
+def simulate(
+    traces: tuple[str, ...],
+    cluster: str | None,
+    policies: tuple[str, ...],
+    jobs: int | None,
+    world: str,
+    seed: int,
+    form: str | None,
+    json: str | None,
+    csv: str | None,
+    report: str | None,
+    workers: int | None,
+) -> None:
+    """Simulate the jobs of a trace on a cluster, under one policy or several.
+
+    TRACE is a file, several files on one clock, or the word sample for the small trace that comes with weft.
+    Its simplest form is CSV with a header: arrival, duration, gang, and more columns if you like.
+
+    \b
+    Examples:
+      weft simulate sample
+      weft simulate jobs.csv --cluster 64x8 --policy fifo,srsf,tiresias-l
+      weft simulate jobs.csv --cluster 8x8:V100,16x4:K80 --report runs.html
+      weft simulate jobs.csv --cluster 64x8 --policy tiresias-l:thresholds=300/1200:promote_knob=8
+      weft simulate jobs.csv --cluster 64x8 --policy mine.py:ShortestName --json - | jq .
+    """
+    # Loaded here, because they bring numpy: help, completion and --version should not wait for it.
+    from weft.cli.outputs import Outputs
+    from weft.cli.show import show
+    from weft.cli.told import told
+    from weft.sim.api import simulate as run
+
+    outputs = Outputs(json, csv, report)
+    outputs.check()
+    cluster = cluster or _default_cluster(traces)
+    with told() as watcher:
+        results = run(
+            traces,
+            cluster=cluster,
+            policy=policies,
+            jobs=jobs,
+            world=world,
+            seed=seed,
+            workers=workers if workers is not None else len(os.sched_getaffinity(0)),
+            form=form,
+            watcher=watcher,
+        )
+    show(results, watcher, to_stderr=outputs.uses_stdout)
+    outputs.write(results, f"{watcher.trace_name} on {cluster}")
+
+
+def _default_cluster(traces: tuple[str, ...]) -> str:
+    if traces == (SAMPLE,):
+        return SAMPLE_CLUSTER
+    if not traces:
+        raise InputError("no trace is named", f"to begin with: weft simulate {SAMPLE}")
+    raise InputError("no cluster is given", "e.g. --cluster 64x8 for 64 nodes of 8 devices each")

@@ -1,0 +1,42 @@
+"""What a person at the command line is told while a simulation runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+
+import click
+
+from weft.sim.trace import Trace
+from weft.sim.watcher import Watcher
+
+
+class Told(Watcher):
+    """One line about rows that are left out; no bars."""
+
+    trace_name = ""
+    job_count = 0
+
+    def begins(self, trace: Trace, policies: Sequence[str]) -> None:
+        self.trace_name, self.job_count = trace.name, len(trace)
+        if trace.left_out:
+            reasons = ", ".join(f"{reason}: {count:,}" for reason, count in trace.left_out.items())
+            click.echo(f"note: {sum(trace.left_out.values()):,} rows left out ({reasons})", err=True)
+
+    def __enter__(self) -> Told:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+def told() -> Told:
+    """With bars where somebody sees them."""
+    if not sys.stderr.isatty():
+        return Told()
+    from weft.cli.bars import Bars
+
+    return Bars()

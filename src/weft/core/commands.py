@@ -1,0 +1,46 @@
+"""What to do, in the imperative. Commands are values, carry their attempt, and are safe to repeat."""
+
+from __future__ import annotations
+
+from weft.core.reasons import Reason
+from weft.core.value import value
+
+Allocation = tuple[tuple[int, int], ...]
+"""What an attempt holds: (node index, bit mask of the node's devices), by node."""
+
+
+@value
+class Start:
+    """Launch the attempt on these devices, as soon as whoever was told to leave them has left."""
+
+    job_id: str
+    attempt: int
+    allocation: Allocation
+    reason: Reason
+
+
+@value
+class Preempt:
+    """Pause the attempt at its next step boundary and take its devices away."""
+
+    job_id: str
+    attempt: int
+    reason: Reason
+
+
+@value
+class Stop:
+    """End the attempt for good: its job was cancelled."""
+
+    job_id: str
+    attempt: int
+
+
+@value
+class WakeAt:
+    """Send `Woken` at this time; replaces every earlier wish. Infinity means: no wish."""
+
+    time_s: float
+
+
+Command = Start | Preempt | Stop | WakeAt

@@ -1,0 +1,100 @@
+"""A live job: its description and what has become of it. The ledger writes it; everybody else reads."""
+
+from __future__ import annotations
+
+import math
+
+from weft.core.commands import Allocation
+from weft.core.transitions import State
+from weft.core.values import JobSpec
+
+NOTHING: Allocation = ()
+
+
+class Job:
+    """One live job. A record for speed, not a value: only the ledger assigns to it."""
+
+    __slots__ = (
+        "allocation",
+        "arrival_s",
+        "attempt",
+        "best_rate_hz",
+        "declared_steps",
+        "first_start_s",
+        "gang_size",
+        "id",
+        "rate_hz",
+        "settled_run_s",
+        "settled_steps",
+        "settled_wait_s",
+        "since_s",
+        "spec",
+        "state",
+        "tenant",
+        "tie",
+    )
+
+    def __init__(self, spec: JobSpec, serial: int, now: float, best_rate_hz: float) -> None:
+        self.spec = spec
+        self.id = spec.id
+        self.gang_size = spec.gang_size
+        self.tenant = spec.tenant
+        self.arrival_s = now
+        self.tie = (now, serial)  # who came first, for good
+        self.state = State.PENDING
+        self.declared_steps = math.inf if spec.declared_steps is None else spec.declared_steps
+        self.attempt = 0
+        self.allocation = NOTHING
+        self.since_s = now
+        self.first_start_s = math.inf
+        self.best_rate_hz = best_rate_hz
+        self.rate_hz = best_rate_hz
+        self.settled_run_s = 0.0
+        self.settled_wait_s = 0.0
+        self.settled_steps = 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"Job({self.id}: {self.state} since {self.since_s:g} s, attempt {self.attempt}, gang {self.gang_size}, "
+            f"ran {self.settled_run_s:g} s before)"
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is State.RUNNING
+
+    def run_s(self, now: float) -> float:
+        """How long it has held devices, all attempts."""
+        if self.state is State.RUNNING:
+            return self.settled_run_s + (now - self.since_s)
+        return self.settled_run_s
+
+    def wait_s(self, now: float) -> float:
+        """How long it has waited, all together; time on hold is its owner's wish and does not count."""
+        if self.state is State.PENDING:
+            return self.settled_wait_s + (now - self.since_s)
+        return self.settled_wait_s
+
+    def attained(self, now: float) -> float:
+        """Its attained service in device-seconds."""
+        if self.state is State.RUNNING:
+            return self.gang_size * (self.settled_run_s + (now - self.since_s))
+        return self.gang_size * self.settled_run_s
+
+    def steps_done(self, now: float) -> float:
+        """Steps done: as measured when last reported, reckoned by its known rate since."""
+        if self.state is State.RUNNING:
+            return self.settled_steps + (now - self.since_s) * self.rate_hz
+        return self.settled_steps
+
+    def remaining_s(self, now: float) -> float:
+        """Seconds to its declared end where it runs, or on its best type; infinite for a job that declares none."""
+        return max(0.0, self.declared_steps - self.steps_done(now)) / self.rate_hz
+
+    def remaining_at_best_s(self, now: float) -> float:
+        """Seconds to its declared end on its best type, wherever it runs: starting or stopping does not change it."""
+        steps_done = self.settled_steps
+        if self.state is State.RUNNING:
+            steps_done += (now - self.since_s) * self.rate_hz
+        left = self.declared_steps - steps_done
+        return left / self.best_rate_hz if left > 0.0 else 0.0

@@ -1,0 +1,284 @@
+"""Who holds what. The only writer of jobs, of free devices and of attained service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from weft.core.commands import Allocation, Preempt, Start, Stop
+from weft.core.errors import IllegalEventError, InputError
+from weft.core.events import (
+    Cancelled,
+    Event,
+    Failed,
+    Finished,
+    Held,
+    NodeJoined,
+    NodeLost,
+    Progressed,
+    Released,
+    Submitted,
+    Woken,
+)
+from weft.core.job import NOTHING, Job
+from weft.core.plan import Eviction, Grant, Placement
+from weft.core.tenants import Tenants
+from weft.core.transitions import TERMINAL, TRANSITIONS, State
+from weft.core.values import Cluster, JobSpec, Node
+
+
+class Change(StrEnum):
+    """What a policy's indexes must hear of. What its own plan did, it knows."""
+
+    QUEUED = "queued"
+    LEFT = "left"
+    PROGRESSED = "progressed"
+
+
+class Ledger:
+    """Live jobs, free devices, service per tenant. Finished jobs are forgotten."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.nodes: list[Node] = []
+        self.is_present: list[bool] = []
+        self.free_masks: list[int] = []
+        self.free_counts: list[int] = []
+        self.device_count = 0
+        self.devices_held = 0
+        self.jobs_running = 0
+        self.jobs_held = 0
+        self.tenants = Tenants()
+        self.nodes_version = 0
+        """Counts how often nodes came or went."""
+        self.changes: list[tuple[Change, Job]] = []
+        self._submitted = 0
+        self._device_types: tuple[str, ...] = ()
+        self._stops: list[Stop] = []
+        for node in cluster.nodes:
+            self._join(node)
+
+    @property
+    def jobs_waiting(self) -> int:
+        return len(self.jobs) - self.jobs_running - self.jobs_held
+
+    # ---- events
+
+    def record(self, event: Event, now: float) -> None:
+        """Write down one event. One that does not fit the job's state raises and changes nothing."""
+        RECORDERS[type(event)](self, event, now)
+
+    def take_stops(self) -> list[Stop]:
+        """The attempts that cancelled jobs were still running, each handed out once."""
+        stops, self._stops = self._stops, []
+        return stops
+
+    def _submit(self, event: Submitted, now: float) -> None:
+        spec = event.job
+        if spec.id in self.jobs:
+            raise IllegalEventError(f"{spec.id} was submitted before and is still live: {self.jobs[spec.id]!r}")
+        if spec.gang_size < 1:
+            raise InputError(f"{spec.id} asks for a gang of {spec.gang_size}", "a gang has at least one task")
+        self._submitted += 1
+        job = Job(spec, self._submitted, now, self._best_rate_hz(spec))
+        self.jobs[spec.id] = job
+        self.tenants.join(job.tenant)
+        self.changes.append((Change.QUEUED, job))
+
+    def _finish(self, event: Finished | Failed, now: float) -> None:
+        job = self._known(event)
+        if job is None or job.attempt != event.attempt:
+            return  # a late word of an attempt that is over
+        self._leave(job, event, now)
+
+    def _cancel(self, event: Cancelled, now: float) -> None:
+        job = self._must_know(event)
+        if job.state is State.RUNNING:
+            self._stops.append(Stop(job.id, job.attempt))
+        self._leave(job, event, now)
+
+    def _hold(self, event: Held | Released, now: float) -> None:
+        job = self._must_know(event)
+        before = job.state
+        self._turn(job, event, now)
+        if job.state is not before:
+            self.jobs_held += 1 if job.state is State.HELD else -1
+            self.changes.append((Change.LEFT if job.state is State.HELD else Change.QUEUED, job))
+
+    def _progress(self, event: Progressed, now: float) -> None:
+        job = self._known(event)
+        if job is not None:
+            reckoned_since_s = now - job.since_s if job.state is State.RUNNING else 0.0
+            job.settled_steps = event.steps_done - reckoned_since_s * job.rate_hz
+            if job.state is not State.HELD:
+                self.changes.append((Change.PROGRESSED, job))
+
+    def _join_node(self, event: NodeJoined, now: float) -> None:
+        self._join(event.node)
+
+    def _lose_node(self, event: NodeLost, now: float) -> None:
+        at = next(
+            (i for i, node in enumerate(self.nodes) if node.name == event.node_name and self.is_present[i]),
+            None,
+        )
+        if at is None:
+            raise IllegalEventError(f"node {event.node_name} was lost but was not there")
+        for job in self.jobs.values():
+            if any(node == at for node, _ in job.allocation):
+                self._free(job, now)
+                self._turn(job, event, now)
+        self.is_present[at] = False
+        self._count_devices()
+        self.free_masks[at] = self.free_counts[at] = 0
+
+    def _wake(self, event: Woken, now: float) -> None:
+        """Nothing has changed but the time."""
+
+    # ---- the committed plan
+
+    def grant(self, grant: Grant, now: float) -> Start:
+        """Give a waiting job its devices; the check has been made."""
+        job = self.jobs[grant.job_id]
+        allocation = self._take(grant.placement)
+        job.state = self._after(job, Start)
+        job.settled_wait_s += now - job.since_s
+        job.since_s = now
+        job.attempt += 1
+        job.allocation = allocation
+        job.rate_hz = job.spec.rate_hz(self.nodes[allocation[0][0]].device_type)
+        if job.attempt == 1:
+            job.first_start_s = now
+        self.devices_held += job.gang_size
+        self.jobs_running += 1
+        self.tenants.widen(job.tenant, job.gang_size, now)
+        return Start(job.id, job.attempt, allocation, grant.reason)
+
+    def evict(self, eviction: Eviction, now: float) -> Preempt:
+        """Take a running job's devices away; the check has been made."""
+        job = self.jobs[eviction.job_id]
+        self._free(job, now)
+        job.state = self._after(job, Preempt)
+        return Preempt(job.id, job.attempt, eviction.reason)
+
+    # ---- devices and service
+
+    def _take(self, placement: Placement) -> Allocation:
+        if len(placement) == 1:
+            node, count = placement[0]
+            return ((node, self._take_lowest(node, count)),)
+        return tuple([(node, self._take_lowest(node, count)) for node, count in placement])
+
+    def _take_lowest(self, node: int, count: int) -> int:
+        free = rest = self.free_masks[node]
+        for _ in range(count):
+            rest &= rest - 1  # clears the lowest free device
+        self.free_masks[node] = rest
+        self.free_counts[node] -= count
+        return free ^ rest
+
+    def _free(self, job: Job, now: float) -> None:
+        self._settle(job, now)
+        for node, mask in job.allocation:
+            self.free_masks[node] |= mask
+            self.free_counts[node] += mask.bit_count()
+        job.allocation = NOTHING
+        job.rate_hz = job.best_rate_hz
+        self.devices_held -= job.gang_size
+        self.jobs_running -= 1
+        self.tenants.widen(job.tenant, -job.gang_size, now)
+
+    def _settle(self, job: Job, now: float) -> None:
+        """Charge the time since the last change to whatever the job was doing."""
+        elapsed_s = now - job.since_s
+        job.since_s = now
+        if job.state is State.RUNNING:
+            job.settled_run_s += elapsed_s
+            job.settled_steps += elapsed_s * job.rate_hz
+        elif job.state is State.PENDING:
+            job.settled_wait_s += elapsed_s
+
+    # ---- states
+
+    def _leave(self, job: Job, event: Event, now: float) -> None:
+        was_running, was_held = job.state is State.RUNNING, job.state is State.HELD
+        after = self._after(job, type(event))
+        if was_running:
+            self._free(job, now)
+        job.state = after
+        self.jobs_held -= was_held
+        self.tenants.leave(job.tenant)
+        del self.jobs[job.id]
+        self.changes.append((Change.LEFT, job))
+
+    def _turn(self, job: Job, event: Event, now: float) -> None:
+        after = self._after(job, type(event))
+        self._settle(job, now)
+        job.state = after
+
+    def _after(self, job: Job, cause: type) -> State:
+        after = TRANSITIONS.get((job.state, cause))
+        if after is None:
+            raise IllegalEventError(f"{cause.__name__} does not fit {job!r}")
+        return after
+
+    def _known(self, event: Finished | Failed | Progressed) -> Job | None:
+        return self.jobs.get(event.job_id)
+
+    def _must_know(self, event: Cancelled | Held | Released) -> Job:
+        job = self.jobs.get(event.job_id)
+        if job is None:
+            raise IllegalEventError(f"{type(event).__name__} names {event.job_id}, which is not a live job")
+        return job
+
+    def _best_rate_hz(self, spec: JobSpec) -> float:
+        if not spec.step_rate_hz:
+            return 1.0
+        return max((spec.rate_hz(kind) for kind in self._device_types if spec.allows(kind)), default=1.0)
+
+    def _count_devices(self) -> None:
+        self.nodes_version += 1
+        present = [node for node, here in zip(self.nodes, self.is_present, strict=True) if here]
+        self.device_count = sum(node.device_count for node in present)
+        self._device_types = tuple(dict.fromkeys(node.device_type for node in present))
+
+    def _join(self, node: Node) -> None:
+        if any(other.name == node.name and here for other, here in zip(self.nodes, self.is_present, strict=True)):
+            raise IllegalEventError(f"node {node.name} joined but was there already")
+        self.nodes.append(node)
+        self.is_present.append(True)
+        self.free_masks.append((1 << node.device_count) - 1)
+        self.free_counts.append(node.device_count)
+        self._count_devices()
+
+    def validate(self) -> None:
+        """The invariants, for tests: no device held twice, no gang in part, every count as it should be."""
+        free = list(self.free_masks)
+        for job in self.jobs.values():
+            assert job.state not in TERMINAL, f"{job!r} is over but still here"
+            held = sum(mask.bit_count() for _, mask in job.allocation)
+            assert held == (job.gang_size if job.is_running else 0), f"{job!r} holds {held} devices"
+            for node, mask in job.allocation:
+                assert free[node] & mask == 0, f"{job!r} holds a device of {self.nodes[node].name} that another has"
+                free[node] |= mask
+        for at, there in enumerate(self.nodes):
+            full = (1 << there.device_count) - 1 if self.is_present[at] else 0
+            assert free[at] == full, f"devices of {there.name} are lost: {free[at]:b}"
+            assert self.free_counts[at] == self.free_masks[at].bit_count()
+        assert self.devices_held == sum(job.gang_size for job in self.jobs.values() if job.is_running)
+        assert self.jobs_running == sum(job.is_running for job in self.jobs.values())
+        assert self.jobs_held == sum(job.state is State.HELD for job in self.jobs.values())
+        self.tenants.validate(self.jobs.values())
+
+
+RECORDERS: dict[type, Callable[[Ledger, Event, float], None]] = {
+    Submitted: Ledger._submit,  # type: ignore[dict-item]  # each takes the event it is filed under
+    Finished: Ledger._finish,  # type: ignore[dict-item]
+    Failed: Ledger._finish,  # type: ignore[dict-item]
+    Progressed: Ledger._progress,  # type: ignore[dict-item]
+    Cancelled: Ledger._cancel,  # type: ignore[dict-item]
+    Held: Ledger._hold,  # type: ignore[dict-item]
+    Released: Ledger._hold,  # type: ignore[dict-item]
+    NodeJoined: Ledger._join_node,  # type: ignore[dict-item]
+    NodeLost: Ledger._lose_node,  # type: ignore[dict-item]
+    Woken: Ledger._wake,  # type: ignore[dict-item]
+}

@@ -1,0 +1,96 @@
+"""A policy's answer: a proposal, until `check` has held it against the ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.core.errors import PlanRejectedError
+from weft.core.reasons import Reason
+from weft.core.transitions import State
+from weft.core.value import value
+from weft.core.values import EPSILON_S
+
+if TYPE_CHECKING:
+    from weft.core.job import Job
+    from weft.core.ledger import Ledger
+
+Placement = tuple[tuple[int, int], ...]
+"""The choice of where: (node index, number of devices), by node. Which ones of a node the ledger picks."""
+
+
+@value
+class Grant:
+    """Let a waiting job have devices."""
+
+    job_id: str
+    placement: Placement
+    reason: Reason
+
+
+@value
+class Eviction:
+    """Take a running job's devices away; it waits again."""
+
+    job_id: str
+    reason: Reason
+
+
+@value
+class Plan:
+    """Evictions come first, so a job may be evicted and granted other devices in one plan."""
+
+    grants: Sequence[Grant] = ()
+    evictions: Sequence[Eviction] = ()
+    wake_at: float = math.inf
+
+
+def check(plan: Plan, ledger: Ledger, now: float) -> None:
+    """The one place that says no. Raises PlanRejectedError, and has changed nothing."""
+    if not plan.grants and not plan.evictions:
+        return
+    free: dict[int, int] = {}  # of the nodes the plan touches
+    evicted = set()
+    for eviction in plan.evictions:
+        job = _live(eviction.job_id, ledger)
+        if job.state is not State.RUNNING or job.id in evicted:
+            raise PlanRejectedError(f"{job.id} is evicted but does not run")
+        if now < job.since_s + job.spec.min_run_s - EPSILON_S:
+            raise PlanRejectedError(f"{job.id} is evicted before its minimum run time of {job.spec.min_run_s:g} s")
+        evicted.add(job.id)
+        for node, mask in job.allocation:
+            free[node] = free.get(node, ledger.free_counts[node]) + mask.bit_count()
+    granted = set()
+    for grant in plan.grants:
+        job = _live(grant.job_id, ledger)
+        if job.id in granted or not (job.state is State.PENDING or job.id in evicted):
+            raise PlanRejectedError(f"{job.id} is granted devices but does not wait for any")
+        granted.add(job.id)
+        _check_gang(job, grant.placement, ledger)
+        for node, count in grant.placement:
+            free[node] = free.get(node, ledger.free_counts[node]) - count
+            if free[node] < 0:
+                raise PlanRejectedError(f"{job.id} is granted more devices of {ledger.nodes[node].name} than are free")
+
+
+def _live(job_id: str, ledger: Ledger) -> Job:
+    job = ledger.jobs.get(job_id)
+    if job is None:
+        raise PlanRejectedError(f"{job_id} is planned but is not a live job")
+    return job
+
+
+def _check_gang(job: Job, placement: Placement, ledger: Ledger) -> None:
+    """A gang is placed whole, on nodes that are there, on devices of one type that it allows."""
+    kind, placed = None, 0
+    for node, count in placement:
+        is_there = 0 <= node < len(ledger.nodes) and ledger.is_present[node]
+        node_kind = ledger.nodes[node].device_type if is_there else None
+        if count < 1 or node_kind is None or (kind is not None and kind != node_kind):
+            raise PlanRejectedError(f"{job.id} is placed as {placement}: on a missing node or on mixed device types")
+        kind, placed = node_kind, placed + count
+    if placed != job.gang_size or (len(placement) > 1 and len(dict(placement)) != len(placement)):
+        raise PlanRejectedError(f"{job.id} needs its gang of {job.gang_size} whole, but is placed as {placement}")
+    if kind is None or not job.spec.allows(kind):
+        raise PlanRejectedError(f"{job.id} may not run on type {kind}")

@@ -1,0 +1,49 @@
+"""Why a job starts, stops or waits: kept as a code and its numbers, put into words on demand."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from weft.core.value import value
+
+
+class Code(StrEnum):
+    FITS = "fits"
+    FITS_AFTER_PREEMPTING = "fits-after-preempting"
+    PREEMPTED_FOR = "preempted-for"
+    HELD = "held"
+    NEEDS_DEVICES = "needs-devices"
+    NEEDS_BLOCK = "needs-block"
+    NEEDS_TYPE = "needs-type"
+    OUTRANKED = "outranked"
+    BEHIND_HEAD = "behind-head"
+    TENANT_LIMIT = "tenant-limit"
+    BETTER_LATER = "better-later"
+    NEXT_DECISION = "next-decision"
+
+
+TEMPLATES = {
+    Code.FITS: "starts on {0} of {1} free devices",
+    Code.FITS_AFTER_PREEMPTING: "starts on {0} devices, {1} of them taken from jobs behind it",
+    Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
+    Code.HELD: "held by its owner",
+    Code.NEEDS_DEVICES: "needs {0} devices; {1} are free",
+    Code.NEEDS_BLOCK: "needs {0} devices on {2}; the largest free block is {1}",
+    Code.NEEDS_TYPE: "needs {0} devices of type {1}; the cluster has {2}",
+    Code.OUTRANKED: "needs {0} devices; {1} are free, and jobs behind it hold only {2} that it may take",
+    Code.BEHIND_HEAD: "waits its turn behind {0}, which needs {1} devices",
+    Code.TENANT_LIMIT: "needs {2} devices; tenant {0} may hold {1} at once",
+    Code.BETTER_LATER: "would end sooner by waiting its turn for {0}",
+    Code.NEXT_DECISION: "fits; starts with the next decision",
+}
+
+
+@value
+class Reason:
+    """A code and the numbers and names that belong to it."""
+
+    code: Code
+    details: tuple[int | float | str, ...] = ()
+
+    def __str__(self) -> str:
+        return TEMPLATES[self.code].format(*self.details)

@@ -1,0 +1,64 @@
+"""Events in, commands out. Live and simulated clusters run this very code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from weft.core.commands import Command, WakeAt
+from weft.core.errors import InputError
+from weft.core.events import Cancelled, Event, Failed, Finished, NodeLost
+from weft.core.ledger import Ledger
+from weft.core.plan import check
+from weft.core.reasons import Code, Reason
+from weft.core.transitions import State
+from weft.core.values import Cluster
+from weft.core.view import Decider, View
+
+FREEING = (Finished, Failed, Cancelled, NodeLost)
+"""Events recorded before all others of their instant."""
+
+
+class Scheduler:
+    """Record, decide, check, commit: one decision for all events of one instant."""
+
+    def __init__(self, cluster: Cluster, policy: Decider) -> None:
+        self.ledger = Ledger(cluster)
+        self._policy = policy
+        self._wake_at = math.inf
+
+    def handle(self, events: Sequence[Event], now: float) -> list[Command]:
+        """Record the events, make one decision, and return what is to be done about it.
+
+        An illegal event raises and changes nothing; those recorded before it stay recorded, and the next
+        call decides on them.
+        """
+        self._record(events, now)
+        ledger = self.ledger
+        changes, ledger.changes = ledger.changes, []
+        plan = self._policy.decide(View(ledger, changes, now))
+        check(plan, ledger, now)
+        commands: list[Command] = [*ledger.take_stops()]
+        commands += [ledger.evict(eviction, now) for eviction in plan.evictions]
+        commands += [ledger.grant(grant, now) for grant in plan.grants]
+        if plan.wake_at != self._wake_at:
+            self._wake_at = plan.wake_at
+            commands.append(WakeAt(plan.wake_at))
+        return commands
+
+    def reason(self, job_id: str, now: float) -> Reason | None:
+        """Why a live job does not run; None if it does."""
+        job = self.ledger.jobs.get(job_id)
+        if job is None:
+            raise InputError(f"no live job is called {job_id}", "finished jobs leave the scheduler")
+        if job.state is State.RUNNING:
+            return None
+        if job.state is State.HELD:
+            return Reason(Code.HELD)
+        return self._policy.explain(View(self.ledger, (), now), job)
+
+    def _record(self, events: Sequence[Event], now: float) -> None:
+        if len(events) > 1:
+            events = sorted(events, key=lambda event: not isinstance(event, FREEING))  # stable
+        for event in events:
+            self.ledger.record(event, now)

@@ -1,0 +1,90 @@
+"""What is submitted and what it runs on: jobs as described, nodes, and the cluster. All frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from enum import StrEnum
+
+from weft.core.value import value
+
+EPSILON_S = 1e-6
+"""Two instants closer than this are one; that little work remaining is none."""
+
+
+class JobClass(StrEnum):
+    """How a job stands to the others on its devices."""
+
+    AUTO = "auto"
+    GUARANTEED = "guaranteed"
+    OPPORTUNISTIC = "opportunistic"
+
+
+@value
+class JobSpec:
+    """A job as its owner describes it. What is not known is None or empty, never a guess."""
+
+    id: str
+    gang_size: int = 1
+    tenant: str = "default"
+    job_class: JobClass = JobClass.AUTO
+    device_types: frozenset[str] | None = None
+    """The types it may run on; None allows all."""
+    declared_steps: float | None = None
+    step_rate_hz: Mapping[str, float] = field(default_factory=dict)
+    """Steps per second of the whole gang, per device type, as far as known."""
+    memory_bytes: int | None = None
+    skew: float = 0.0
+    """Placement sensitivity: a gang spread over more nodes than it needs takes 1 + skew times as long a step."""
+    min_run_s: float = 0.0
+    """Once started it is not preempted before this long."""
+    model: str = ""
+
+    def rate_hz(self, device_type: str) -> float:
+        """Its steps per second on a type; 1 where nothing is known, so that a step is then a second."""
+        return self.step_rate_hz.get(device_type, 1.0)
+
+    def allows(self, device_type: str) -> bool:
+        return self.device_types is None or device_type in self.device_types
+
+
+@value
+class Node:
+    """One machine and its devices, all of one type, numbered from 0."""
+
+    name: str
+    device_count: int
+    device_type: str = "any"
+
+
+@value
+class Cluster:
+    """The nodes, in the order that breaks ties between them."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def device_count(self) -> int:
+        return sum(node.device_count for node in self.nodes)
+
+    @property
+    def device_types(self) -> tuple[str, ...]:
+        """Each type once, in the order of the nodes."""
+        return tuple(dict.fromkeys(node.device_type for node in self.nodes))
+
+    def count_of(self, device_type: str) -> int:
+        return sum(node.device_count for node in self.nodes if node.device_type == device_type)
+
+    def largest_gang(self, spec: JobSpec) -> int:
+        """The most devices of one type that a job like this could ever hold."""
+        return max((self.count_of(t) for t in self.device_types if spec.allows(t)), default=0)
+
+    def flattened(self) -> Cluster:
+        """The same number of devices as one node of one type: what is left when only counts matter."""
+        return Cluster((Node("all", self.device_count),))
+
+
+def nodes_of(shape: Iterable[tuple[int, int, str]]) -> tuple[Node, ...]:
+    """Nodes named n0, n1, … from (how many, devices each, type)."""
+    described = [(devices, kind) for count, devices, kind in shape for _ in range(count)]
+    return tuple(Node(f"n{i}", devices, kind) for i, (devices, kind) in enumerate(described))

@@ -1,0 +1,49 @@
+"""Everything a policy may look at, at one instant. Read-only by contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from weft.core.job import Job
+from weft.core.ledger import Change, Ledger
+from weft.core.plan import Plan
+from weft.core.reasons import Reason
+from weft.core.tenants import Tenants
+from weft.core.values import Node
+
+
+class View:
+    """The ledger as a policy sees it, at `now`."""
+
+    __slots__ = (
+        "changes",
+        "free_counts",
+        "is_present",
+        "jobs",
+        "jobs_waiting",
+        "nodes",
+        "nodes_version",
+        "now",
+        "tenants",
+    )
+
+    def __init__(self, ledger: Ledger, changes: Sequence[tuple[Change, Job]], now: float) -> None:
+        self.now = now
+        self.jobs: Mapping[str, Job] = ledger.jobs
+        self.nodes: Sequence[Node] = ledger.nodes
+        self.is_present: Sequence[bool] = ledger.is_present
+        self.free_counts: Sequence[int] = ledger.free_counts
+        self.nodes_version = ledger.nodes_version
+        self.tenants: Tenants = ledger.tenants
+        self.jobs_waiting = ledger.jobs_waiting
+        self.changes = changes
+        """What has happened to jobs and nodes since the policy last looked; indexes live on it."""
+
+
+class Decider(Protocol):
+    """What the scheduler asks of a policy. One that lets a waiting job go unexplained is wrong."""
+
+    def decide(self, view: View) -> Plan: ...
+
+    def explain(self, view: View, job: Job) -> Reason: ...

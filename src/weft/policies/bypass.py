@@ -1,0 +1,41 @@
+"""A bound on bypass for orders without keys: who has waited too long, and when the next one will have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from weft.core.errors import InputError
+from weft.core.job import Job
+from weft.core.transitions import State
+from weft.core.values import EPSILON_S
+from weft.core.view import View
+
+
+class Bypass:
+    """A job that has waited `limit_s` without a break is overdue, and stays so to its end."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = checked_limit_s(limit_s)
+        self._overdue: set[str] = set()
+
+    def overdue(self, view: View) -> list[Job]:
+        """By arrival."""
+        for job in view.jobs.values():
+            if job.state is State.PENDING and view.now + EPSILON_S >= job.since_s + self.limit_s:
+                self._overdue.add(job.id)
+        self._overdue &= view.jobs.keys()
+        jobs = [view.jobs[job_id] for job_id in self._overdue]
+        return sorted((job for job in jobs if job.state is not State.HELD), key=lambda job: job.tie)
+
+    def wake_at(self, view: View, running: Collection[str]) -> float:
+        waiting = [job for job in view.jobs.values() if job.state is State.PENDING and job.id not in running]
+        ends = [job.since_s + self.limit_s for job in waiting if job.id not in self._overdue]
+        evicted = any(job.is_running and job.id not in running for job in view.jobs.values())
+        return min([*ends, view.now + self.limit_s if evicted else math.inf])
+
+
+def checked_limit_s(limit_s: float) -> float:
+    if not limit_s > 0:
+        raise InputError(f"a bound on bypass of {limit_s:g} s is not above 0", "leave it out to switch it off")
+    return limit_s

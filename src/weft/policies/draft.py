@@ -1,0 +1,141 @@
+"""A plan in the making, from scratch: what is free, who runs and could still be evicted, who got what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.core.job import Job
+from weft.core.plan import Eviction, Grant, Placement, Plan
+from weft.core.reasons import Code, Reason
+from weft.core.values import EPSILON_S
+from weft.core.view import View
+from weft.policies.room import Room, make_way
+from weft.policies.stages import Place, Share
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A running job and where it runs."""
+
+    job: Job
+    placement: Placement
+
+
+class Draft:
+    """Jobs are considered in order. A running job that was not considered yet may be evicted by one that is."""
+
+    def __init__(self, view: View, place: Place, share: Share, eviction_line: Sequence[Job]) -> None:
+        self.view = view
+        self.room = Room(view, share)
+        self.devices_of = dict.fromkeys(view.tenants, 0)
+        """What each tenant has of this plan so far."""
+        self.running = {job.id for job in view.jobs.values() if job.is_running}
+        self.started: dict[str, str] = {}
+        """The jobs this plan starts, with the device type of each."""
+        self._jobs_in_line = view.jobs_waiting + len(self.running)
+        self._place = place
+        self._evictable = {
+            job.id: Standing(job, placement_of(job)) for job in eviction_line if not is_protected(job, view.now)
+        }
+        self._evictable_total = dict.fromkeys(self.room.total, 0)
+        for standing in self._evictable.values():
+            self._evictable_total[self.room.kind_of(standing.placement)] += standing.job.gang_size
+        self._evicted: dict[str, tuple[Standing, Reason]] = {}
+        self._grants: list[Grant] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Nothing is free and nobody who could be evicted is left."""
+        return not any(self.room.total.values()) and not any(self._evictable_total.values())
+
+    @property
+    def jobs_waiting(self) -> int:
+        return self._jobs_in_line - len(self.running)
+
+    def consider(self, job: Job, kinds: Sequence[str]) -> bool:
+        """Let the job keep its devices or give it some; false if there is no place for it."""
+        if job.id in self.running:
+            self._keep(job)
+        elif not (self._return_home(job) or self._start_on_free(job, kinds) or self._start_evicting(job, kinds)):
+            return False
+        self.devices_of[job.tenant] += job.gang_size
+        return True
+
+    def plan(self, wake_at: float) -> Plan:
+        evictions = [Eviction(standing.job.id, reason) for standing, reason in self._evicted.values()]
+        return Plan(self._grants, evictions, wake_at)
+
+    def protection_ends_at(self) -> float:
+        """When the first of the jobs that run from now on may be preempted and could not before."""
+        now = self.view.now
+        ends = [
+            protection_end(job, now if job.id in self.started else job.since_s)
+            for job in map(self.view.jobs.__getitem__, self.running)
+            if job.spec.min_run_s > 0
+        ]
+        return min((end for end in ends if end > now + EPSILON_S), default=math.inf)
+
+    def _keep(self, job: Job) -> None:
+        standing = self._evictable.pop(job.id, None)
+        if standing is not None:
+            self._evictable_total[self.room.kind_of(standing.placement)] -= job.gang_size
+
+    def _return_home(self, job: Job) -> bool:
+        """An evicted job whose devices were not needed after all has not been evicted."""
+        if job.id not in self._evicted or not self.room.holds(self._evicted[job.id][0].placement):
+            return False
+        standing, _ = self._evicted.pop(job.id)
+        self.room.take(standing.placement)
+        self.running.add(job.id)
+        return True
+
+    def _start_on_free(self, job: Job, kinds: Sequence[str]) -> bool:
+        for kind in kinds:
+            if self.room.total.get(kind, 0) >= job.gang_size:
+                placement = self._place.choose(job.spec, self.room.groups[kind], self.room.free)
+                if placement is not None:
+                    self._grant(job, placement, Reason(Code.FITS, (job.gang_size, self.room.total[kind])))
+                    return True
+        return False
+
+    def _start_evicting(self, job: Job, kinds: Sequence[str]) -> bool:
+        for kind in kinds:
+            free = self.room.total.get(kind, 0)
+            if self._evictable_total.get(kind, 0) == 0 or free + self._evictable_total[kind] < job.gang_size:
+                continue
+            behind = [one for one in self._evictable.values() if self.room.kind_of(one.placement) == kind]
+            way = make_way(self._place, job.spec, self.room.groups[kind], self.room.free, behind)
+            if way is not None:
+                placement, leaving = way
+                for standing in leaving:
+                    self._evict(standing, job)
+                self._grant(job, placement, Reason(Code.FITS_AFTER_PREEMPTING, (job.gang_size, len(leaving))))
+                return True
+        return False
+
+    def _evict(self, standing: Standing, winner: Job) -> None:
+        self._keep(standing.job)
+        self.room.give(standing.placement)
+        self.running.remove(standing.job.id)
+        self._evicted[standing.job.id] = (standing, Reason(Code.PREEMPTED_FOR, (winner.id,)))
+
+    def _grant(self, job: Job, placement: Placement, reason: Reason) -> None:
+        self.room.take(placement)
+        self.running.add(job.id)
+        self.started[job.id] = self.room.kind_of(placement)
+        self._grants.append(Grant(job.id, placement, reason))
+
+
+def placement_of(job: Job) -> Placement:
+    return tuple([(node, mask.bit_count()) for node, mask in job.allocation])
+
+
+def protection_end(job: Job, started_s: float) -> float:
+    """Until when its minimum run time keeps it from being preempted."""
+    return started_s + job.spec.min_run_s
+
+
+def is_protected(job: Job, now: float) -> bool:
+    return job.spec.min_run_s > 0 and now + EPSILON_S < protection_end(job, job.since_s)

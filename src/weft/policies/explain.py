@@ -1,0 +1,44 @@
+"""Why a job waits, worked out when somebody asks."""
+
+from __future__ import annotations
+
+from weft.core.job import Job
+from weft.core.reasons import Code, Reason
+from weft.core.view import View
+from weft.policies.draft import is_protected, placement_of
+from weft.policies.room import Room
+from weft.policies.stages import Match, Order, Place, Share
+
+
+def explain(view: View, job: Job, order: Order, match: Match, place: Place, share: Share) -> Reason:
+    room = Room(view, share)
+    kinds = match.types(job.spec, tuple(room.groups))
+    sizes = {kind: sum(view.nodes[node].device_count for node in room.groups[kind]) for kind in kinds}
+    able = [kind for kind in kinds if sizes[kind] >= job.gang_size]
+    if not able:
+        wanted = "any" if job.spec.device_types is None else "|".join(sorted(job.spec.device_types))
+        return Reason(Code.NEEDS_TYPE, (job.gang_size, wanted, max(sizes.values(), default=0)))
+    why_not = order.why_not(view, job)
+    if why_not is not None:
+        return why_not
+    free = sum(room.total[kind] for kind in able)
+    taken = _reach_behind(view, job, order, room) if order.preempts else 0
+    for kind in able:
+        if place.choose(job.spec, room.groups[kind], room.free) is not None:
+            return Reason(Code.NEXT_DECISION)
+    refusal = place.refusal(job.spec, room.groups[able[0]], room.free)
+    if taken and refusal.code is Code.NEEDS_DEVICES:
+        return Reason(Code.OUTRANKED, (job.gang_size, free, taken))
+    return refusal
+
+
+def _reach_behind(view: View, job: Job, order: Order, room: Room) -> int:
+    """Add to the room what the job could take from running jobs behind it; returns how many devices that is."""
+    behind = 0
+    for other in reversed(order.eviction_line(view)):
+        if not order.goes_before(job, other, view.now):
+            break
+        if not is_protected(other, view.now):
+            room.give(placement_of(other))
+            behind += other.gang_size
+    return behind

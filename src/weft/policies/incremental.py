@@ -1,0 +1,211 @@
+"""The fast planner: keeps the line between decisions and looks only where something has changed.
+
+What it relies on: going down the line, the devices that a job could have (the free ones and those of running jobs
+behind it) only become fewer. So
+
+- a change at one place in the line cannot matter to the jobs before it;
+- once a job of some shape finds no place, no later job of that shape does;
+- a job that waited before, with no more devices to choose from now, still waits.
+
+A decision is therefore a walk over few candidates: the newcomers, and of each shape the first waiting job behind
+the place where devices became available. It makes the very plan that `scratch` makes; a test holds it to that.
+"""
+
+from __future__ import annotations
+
+import math
+from heapq import heapify, heappop, heappush
+
+from weft.core.ledger import Change
+from weft.core.plan import Eviction, Grant, Placement, Plan
+from weft.core.reasons import Code, Reason
+from weft.core.view import View
+from weft.policies.line import FRONT, Entry, Line, Shape, earlier
+from weft.policies.room import make_way
+from weft.policies.stages import Key, KeyedOrder, Match, Place, Share
+
+
+class IncrementalPlanner:
+    """Order, match, place, share for an order that has keys; everybody is admitted."""
+
+    def __init__(self, order: KeyedOrder, match: Match, place: Place, share: Share) -> None:
+        self._order = order
+        self._match = match
+        self._place = place
+        self._share = share
+        self._line: Line | None = None
+
+    def decide(self, view: View) -> Plan:
+        freed: Key | None
+        if self._line is None or self._line.nodes_version != view.nodes_version:
+            self._order.learn(view)
+            self._line = Line(view, self._order, self._match, self._place, self._share)
+            self._line.settle(view.now)
+            freed, newcomers = FRONT, list[Entry]()
+        else:
+            freed, newcomers = self._catch_up(self._line, view)
+        if self._line.jobs_waiting and (freed is not None or newcomers):
+            walk = _Walk(self._line, self._order, self._place, view.now)
+            walk.go(freed, newcomers)
+            return Plan(walk.grants, walk.evictions(), self._line.wake_at(view.now))
+        return Plan((), (), self._line.wake_at(view.now))
+
+    def _catch_up(self, line: Line, view: View) -> tuple[Key | None, list[Entry]]:
+        """Take in what has happened. Returns from where on devices became available, and who is new."""
+        now = view.now
+        freed = line.settle(now)
+        newcomers: list[Entry] = []
+        if self._order.learn(view):
+            line.rank_all_waiting(now)
+            freed = FRONT
+        for change, job in view.changes:
+            if change is Change.QUEUED:
+                newcomers.append(line.queue(job, now))
+            elif change is Change.LEFT:
+                freed = earlier(freed, line.leave(job))
+            elif job.id in line.entries:
+                freed = earlier(freed, line.rank_again(line.entries[job.id], now, newcomers))
+        freed = earlier(freed, line.apply_changes(now, newcomers))
+        freed = earlier(freed, line.end_protection(now))
+        return self._from_where(freed, newcomers), newcomers
+
+    def _from_where(self, freed: Key | None, newcomers: list[Entry]) -> Key | None:
+        """From where on to look, seeing that devices became available there."""
+        order = self._order
+        if order.drifts:
+            return FRONT  # anybody may have passed anybody
+        if order.may_block and newcomers:
+            return FRONT  # a newcomer may stand behind one that blocks
+        if freed is not None and (order.may_block or not order.preempts):
+            return FRONT  # what became free is free for everybody
+        return freed
+
+
+class _Walk:
+    """One decision: down the line, from candidate to candidate."""
+
+    __slots__ = (
+        "_candidates",
+        "_evicted",
+        "_is_sorted",
+        "_line",
+        "_looks_at_all",
+        "_now",
+        "_order",
+        "_place",
+        "_reach",
+        "grants",
+    )
+
+    def __init__(self, line: Line, order: KeyedOrder, place: Place, now: float) -> None:
+        self.grants: list[Grant] = []
+        self._line = line
+        self._order = order
+        self._place = place
+        self._now = now
+        self._candidates: list[tuple[Key, Entry]] = []
+        self._evicted: dict[str, tuple[Entry, Reason]] = {}
+        self._reach = math.inf
+        """No later candidate could have more devices of one type than this, free or of jobs behind it."""
+        self._is_sorted = not order.drifts
+        """Whether those that may be evicted stand in order."""
+        self._looks_at_all = False
+        """Whether the first of every shape is a candidate, and not the newcomers alone."""
+
+    def go(self, freed: Key | None, newcomers: list[Entry]) -> None:
+        candidates, order = self._candidates, self._order
+        for entry in newcomers:
+            if (freed is None or entry.key < freed) and entry.job.id in self._line.entries:
+                candidates.append((entry.key, entry))
+        if freed is not None:
+            self._look_at_all_behind(freed)
+        heapify(candidates)
+        hopeless: set[Shape] = set()
+        while candidates and self._reach > 0:
+            key, entry = heappop(candidates)
+            if entry.is_running or (entry.shape in hopeless and not entry.is_evicted):
+                continue
+            if entry.job.gang_size <= self._reach and self._settle_somewhere(entry):
+                if self._looks_at_all:
+                    self._look_at_next(entry.shape, key)
+            else:
+                hopeless.add(entry.shape)
+                if order.may_block and order.blocks(entry.job, self._now):
+                    return
+
+    def evictions(self) -> list[Eviction]:
+        """Whom the plan evicts in the end; nobody is evicted any more as far as the line goes."""
+        for entry, _ in self._evicted.values():
+            entry.is_evicted = False
+        return [Eviction(job_id, reason) for job_id, (_, reason) in self._evicted.items()]
+
+    # ---- candidates
+
+    def _look_at_all_behind(self, key: Key) -> None:
+        self._looks_at_all = True
+        for ranked in self._line.waiting.values():
+            at = ranked.after(key)
+            if at < len(ranked.keys):
+                self._candidates.append((ranked.keys[at], ranked.items[at]))
+
+    def _look_at_next(self, shape: Shape, key: Key) -> None:
+        ranked = self._line.waiting.get(shape)
+        if ranked is not None:
+            at = ranked.after(key)
+            if at < len(ranked.keys):
+                heappush(self._candidates, (ranked.keys[at], ranked.items[at]))
+
+    # ---- one candidate
+
+    def _settle_somewhere(self, entry: Entry) -> bool:
+        if entry.is_evicted and self._line.room.holds(entry.placement):
+            del self._evicted[entry.job.id]  # its devices were not needed after all
+            self._line.return_home(entry, self._now)
+            return True
+        return self._start_on_free(entry) or (self._order.preempts and self._start_evicting(entry))
+
+    def _start_on_free(self, entry: Entry) -> bool:
+        room, gang_size = self._line.room, entry.job.gang_size
+        for kind in entry.kinds:
+            free = room.total[kind]
+            if free >= gang_size:
+                placement = self._place.choose(entry.job.spec, room.groups[kind], room.free)
+                if placement is not None:
+                    self._grant(entry, placement, Reason(Code.FITS, (gang_size, free)))
+                    return True
+        return False
+
+    def _start_evicting(self, entry: Entry) -> bool:
+        line, room, gang_size = self._line, self._line.room, entry.job.gang_size
+        if not self._is_sorted:
+            line.sort_drifting(self._now)
+            self._is_sorted = True
+        most = 0
+        for kind in entry.kinds:
+            runners = line.runners[kind]
+            at = runners.after(entry.key)
+            reach = room.total[kind] + runners.weight_from(at)
+            most = max(most, reach)
+            if at == len(runners.keys) or reach < gang_size:
+                continue
+            way = make_way(self._place, entry.job.spec, room.groups[kind], room.free, runners.items[at:])
+            if way is not None:
+                self._take_from(entry, kind, *way)
+                return True
+        if len(entry.kinds) == len(line.runners):
+            self._reach = most
+        return False
+
+    def _take_from(self, entry: Entry, kind: str, placement: Placement, leaving: list[Entry]) -> None:
+        for one in leaving:
+            self._line.evict(one, self._now)
+            self._evicted[one.job.id] = (one, Reason(Code.PREEMPTED_FOR, (entry.job.id,)))
+            heappush(self._candidates, (one.key, one))
+        self._grant(entry, placement, Reason(Code.FITS_AFTER_PREEMPTING, (entry.job.gang_size, len(leaving))))
+        if not self._looks_at_all and self._line.room.total[kind]:
+            self._look_at_all_behind(entry.key)  # those that left had more than was needed
+            heapify(self._candidates)
+
+    def _grant(self, entry: Entry, placement: Placement, reason: Reason) -> None:
+        self.grants.append(Grant(entry.job.id, placement, reason))
+        self._line.start(entry, placement, self._now)

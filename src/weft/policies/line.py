@@ -1,0 +1,298 @@
+"""The line of live jobs, kept in order between decisions: who waits by shape, who runs by device type."""
+
+from __future__ import annotations
+
+import math
+from heapq import heappop, heappush
+from operator import attrgetter
+
+from weft.core.job import Job
+from weft.core.plan import Placement
+from weft.core.transitions import State
+from weft.core.values import EPSILON_S
+from weft.core.view import View
+from weft.policies.draft import is_protected, placement_of, protection_end
+from weft.policies.ranked import Ranked, Weighted
+from weft.policies.room import Room
+from weft.policies.stages import Key, KeyedOrder, Match, Place, Share, later
+
+FRONT: Key = ()
+"""Before every key."""
+
+Shape = tuple[object, ...]
+
+
+class Entry:
+    """One job's place in the line."""
+
+    __slots__ = (
+        "change_at",
+        "is_evicted",
+        "is_ranked",
+        "is_running",
+        "job",
+        "key",
+        "kind",
+        "kinds",
+        "placement",
+        "shape",
+    )
+
+    def __init__(self, job: Job, key: Key, kinds: tuple[str, ...], shape: Shape) -> None:
+        self.job = job
+        self.key = key
+        self.kinds = kinds
+        self.shape = shape
+        self.placement: Placement = ()
+        """Where it runs, or ran until it was evicted."""
+        self.kind = ""
+        """The device type of that."""
+        self.is_running = False
+        self.is_ranked = False
+        """Whether it runs and may be evicted."""
+        self.is_evicted = False
+        """Whether this very decision has evicted it so far."""
+        self.change_at = math.inf
+
+    def __lt__(self, other: Entry) -> bool:
+        return False  # heaps compare keys; equal keys are the same entry
+
+
+class Line:
+    """Everything the fast planner remembers. Methods that make devices available say from which key on."""
+
+    def __init__(self, view: View, order: KeyedOrder, match: Match, place: Place, share: Share) -> None:
+        self.nodes_version = view.nodes_version
+        self.room = Room(view, share)
+        self.entries: dict[str, Entry] = {}
+        self.waiting: dict[Shape, Ranked[Entry]] = {}
+        self.runners: dict[str, Weighted[Entry]] = {kind: Weighted() for kind in self.room.groups}
+        self.jobs_waiting = 0
+        self._order = order
+        self._match = match
+        self._place = place
+        self._drifting: dict[str, Entry] = {}
+        self._unsettled: list[Entry] = []
+        self._changing: list[tuple[float, Key, Entry]] = []
+        self._protected: list[tuple[float, Key, Entry]] = []
+        self._kinds_of: dict[Shape, tuple[str, ...]] = {}
+        for job in view.jobs.values():
+            if job.state is State.PENDING:
+                self.queue(job, view.now)
+            elif job.is_running:
+                self._adopt(job, view.now)
+
+    # ---- coming and going
+
+    def queue(self, job: Job, now: float) -> Entry:
+        """A job that waits and was not in the line."""
+        self._order.touch(job, now)
+        entry = self._enter(job, now)
+        self.wait(entry)
+        self.expect_change(entry, now)
+        return entry
+
+    def leave(self, job: Job) -> Key | None:
+        """A job that is over or held. One that is over after being held has left before."""
+        entry = self.entries.pop(job.id, None)
+        if entry is None:
+            return None
+        entry.change_at = math.inf  # what heaps still know of it is stale
+        if not entry.is_running:
+            self.unwait(entry)
+            return entry.key if self._order.may_block else None
+        entry.is_running = False
+        self.unrank(entry)
+        self.room.give(entry.placement)
+        return FRONT if job.spec.min_run_s > 0.0 else entry.key  # who was protected was out of everybody's reach
+
+    def _adopt(self, job: Job, now: float) -> None:
+        entry = self._enter(job, now)
+        entry.placement = placement_of(job)
+        entry.kind = self.room.kind_of(entry.placement)
+        if self._order.preempts and is_protected(job, now):
+            heappush(self._protected, (protection_end(job, job.since_s), job.tie, entry))
+        self.run(entry, now)
+
+    def _enter(self, job: Job, now: float) -> Entry:
+        spec = job.spec
+        shape = (spec.gang_size, spec.device_types, self._place.shape(spec))
+        kinds = None if spec.step_rate_hz else self._kinds_of.get(shape)
+        if kinds is None:
+            kinds = self._match.types(spec, tuple(self.room.groups))
+            if not spec.step_rate_hz:
+                self._kinds_of[shape] = kinds
+        entry = self.entries[job.id] = Entry(job, self._order.key(job, now), kinds, shape)
+        return entry
+
+    # ---- waiting and running
+
+    def wait(self, entry: Entry) -> None:
+        ranked = self.waiting.get(entry.shape)
+        if ranked is None:
+            ranked = self.waiting[entry.shape] = Ranked()
+        ranked.insert(entry.key, entry)
+        self.jobs_waiting += 1
+
+    def unwait(self, entry: Entry) -> None:
+        ranked = self.waiting[entry.shape]
+        ranked.remove(entry.key)
+        if not ranked.keys:
+            del self.waiting[entry.shape]
+        self.jobs_waiting -= 1
+
+    def rank(self, entry: Entry) -> None:
+        entry.is_ranked = True
+        if self._order.drifts:
+            self._drifting[entry.job.id] = entry  # sorted when it is needed
+        else:
+            self.runners[entry.kind].insert(entry.key, entry, entry.job.gang_size)
+
+    def unrank(self, entry: Entry) -> None:
+        if entry.is_ranked:
+            entry.is_ranked = False
+            if self._order.drifts:
+                del self._drifting[entry.job.id]
+            else:
+                self.runners[entry.kind].remove(entry.key)
+
+    def evict(self, entry: Entry, now: float) -> None:
+        """Called within a decision, when keys that drift have just been sorted."""
+        self.unrank(entry)
+        if self._order.drifts:
+            self.runners[entry.kind].remove(entry.key)
+        self.room.give(entry.placement)
+        entry.is_running = False
+        entry.is_evicted = True
+        self.wait(entry)
+        if self._order.is_moved_by_eviction:
+            self._unsettled.append(entry)
+        self.expect_change(entry, now)
+
+    def start(self, entry: Entry, placement: Placement, now: float) -> None:
+        """It leaves the queue and takes these devices."""
+        self.unwait(entry)
+        self.room.take(placement)
+        entry.placement = placement
+        entry.kind = self.room.kind_of(placement)
+        min_run_s = entry.job.spec.min_run_s
+        if min_run_s > 0.0 and self._order.preempts:
+            heappush(self._protected, (now + min_run_s, entry.job.tie, entry))
+        self.run(entry, now)
+
+    def return_home(self, entry: Entry, now: float) -> None:
+        """Evicted within this decision, it keeps its devices after all."""
+        self.unwait(entry)
+        self.room.take(entry.placement)
+        entry.is_evicted = False
+        self.run(entry, now)
+
+    def run(self, entry: Entry, now: float) -> None:
+        """It runs from now on; what that does to its key shows once the plan is committed."""
+        entry.is_running = True
+        self._unsettled.append(entry)
+        self.expect_change(entry, now)
+
+    def settle(self, now: float) -> Key | None:
+        """Give those that the last plan moved their new places."""
+        freed: Key | None = None
+        order = self._order
+        unsettled, self._unsettled = self._unsettled, []
+        for entry in unsettled:
+            if not entry.is_running:
+                self._rank_waiting(entry, now)
+            elif entry.job.is_running and order.preempts and not entry.is_ranked:
+                if entry.job.spec.min_run_s > 0.0 and is_protected(entry.job, now):
+                    continue  # it is out of everybody's reach until end_protection
+                before, entry.key = entry.key, order.key(entry.job, now)
+                self.rank(entry)
+                if entry.key > before:
+                    freed = earlier(freed, before)
+        return freed
+
+    # ---- keys
+
+    def sort_drifting(self, now: float) -> None:
+        """For keys that drift: sort those that may be evicted by their keys of this instant."""
+        order = self._order
+        runners: dict[str, Weighted[Entry]] = {kind: Weighted() for kind in self.room.groups}
+        for entry in self._drifting.values():
+            entry.key = order.key(entry.job, now)
+        for entry in sorted(self._drifting.values(), key=attrgetter("key")):
+            runners[entry.kind].append(entry.key, entry, entry.job.gang_size)
+        self.runners = runners
+
+    def rank_all_waiting(self, now: float) -> None:
+        for entry in [entry for ranked in self.waiting.values() for entry in ranked.items]:
+            self._rank_waiting(entry, now)
+
+    def _rank_waiting(self, entry: Entry, now: float) -> None:
+        if entry.job.id in self.entries:
+            key = self._order.key(entry.job, now)
+            if key != entry.key:
+                self.unwait(entry)
+                entry.key = key
+                self.wait(entry)
+
+    def expect_change(self, entry: Entry, now: float) -> None:
+        change_at = self._order.changes_at(entry.job, now, entry.is_running)
+        if change_at != math.inf:
+            change_at = later(change_at, now)
+            heappush(self._changing, (change_at, entry.job.tie, entry))
+        entry.change_at = change_at
+
+    def apply_changes(self, now: float, newcomers: list[Entry]) -> Key | None:
+        """Move those whose keys have changed."""
+        changing, freed = self._changing, None
+        due: list[Entry] = []
+        while changing and changing[0][0] <= now + EPSILON_S:  # keys may change that much too early
+            change_at, _, entry = heappop(changing)
+            if change_at == entry.change_at:
+                due.append(entry)
+        for entry in due:
+            self._order.touch(entry.job, now)
+            freed = earlier(freed, self.rank_again(entry, now, newcomers))
+            self.expect_change(entry, now)
+        return freed
+
+    def rank_again(self, entry: Entry, now: float, newcomers: list[Entry]) -> Key | None:
+        """Give it the place that its key of this instant asks for; one that waits is a newcomer there."""
+        if not entry.is_running:
+            self._rank_waiting(entry, now)
+            newcomers.append(entry)
+        elif entry.is_ranked:
+            before = entry.key
+            self.unrank(entry)
+            entry.key = self._order.key(entry.job, now)
+            self.rank(entry)
+            return before
+        return None
+
+    def end_protection(self, now: float) -> Key | None:
+        freed: Key | None = None
+        while self._protected and self._protected[0][0] <= now + EPSILON_S:
+            _, _, entry = heappop(self._protected)
+            if entry.is_running and not entry.is_ranked and not is_protected(entry.job, now):
+                entry.key = self._order.key(entry.job, now)
+                self.rank(entry)
+                freed = FRONT  # until now it was out of everybody's reach, wherever it stands in the line
+        return freed
+
+    def wake_at(self, now: float) -> float:
+        changing, protected = self._changing, self._protected
+        while changing and changing[0][0] != changing[0][2].change_at:
+            heappop(changing)
+        while protected and not protected[0][2].is_running:
+            heappop(protected)
+        wake_at = self._order.look_again_at(now, self.jobs_waiting)
+        if changing:
+            wake_at = min(wake_at, changing[0][0])
+        if protected:
+            wake_at = min(wake_at, protected[0][0])
+        return wake_at
+
+
+def earlier(one: Key | None, other: Key | None) -> Key | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

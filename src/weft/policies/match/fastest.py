@@ -1,0 +1,23 @@
+"""Every job on the fastest type it allows that has room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from weft.core.job import Job
+from weft.core.values import JobSpec
+from weft.core.view import View
+from weft.policies.draft import Draft
+
+
+@dataclass(frozen=True)
+class Fastest:
+    def pairs(self, view: View, draft: Draft, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
+        present = tuple(draft.room.groups)
+        for job in line:
+            yield job, self.types(job.spec, present)
+
+    def types(self, spec: JobSpec, present: Sequence[str]) -> tuple[str, ...]:
+        """Where rates are equal or unknown, in the order of the nodes."""
+        return tuple(sorted((kind for kind in present if spec.allows(kind)), key=lambda kind: -spec.rate_hz(kind)))

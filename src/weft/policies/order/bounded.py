@@ -1,0 +1,63 @@
+"""A bound on bypass around any order by keys: nobody waits for ever behind a stream of luckier jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from weft.core.job import Job
+from weft.core.ledger import Change
+from weft.core.transitions import State
+from weft.core.values import EPSILON_S
+from weft.core.view import View
+from weft.policies.bypass import checked_limit_s
+from weft.policies.stages import Key, KeyedOrder
+
+
+@dataclass
+class Bounded(KeyedOrder):
+    """A job that has waited `limit_s` without a break goes before all others, to its end.
+
+    While it does not fit, nobody behind it starts: devices that become free are kept for it. Under lasting
+    overload every job becomes overdue and the order degenerates to first come, first served.
+    """
+
+    inner: KeyedOrder
+    limit_s: float
+    overdue: set[str] = field(default_factory=set, init=False, repr=False)
+
+    may_block = True
+
+    def __post_init__(self) -> None:
+        checked_limit_s(self.limit_s)
+        self.preempts = self.inner.preempts
+        self.drifts = self.inner.drifts
+        self.is_moved_by_eviction = self.inner.is_moved_by_eviction
+
+    def key(self, job: Job, now: float) -> Key:
+        if job.id in self.overdue:
+            return (0, job.tie)
+        return (1, *self.inner.key(job, now))
+
+    def blocks(self, job: Job, now: float) -> bool:
+        return job.id in self.overdue or self.inner.blocks(job, now)
+
+    def changes_at(self, job: Job, now: float, is_running: bool) -> float:
+        inner = self.inner.changes_at(job, now, is_running)
+        if is_running or job.id in self.overdue:
+            return inner
+        waiting_since_s = now if job.is_running else job.since_s
+        return min(inner, waiting_since_s + self.limit_s)
+
+    def touch(self, job: Job, now: float) -> None:
+        self.inner.touch(job, now)
+        if job.state is State.PENDING and now + EPSILON_S >= job.since_s + self.limit_s:
+            self.overdue.add(job.id)
+
+    def learn(self, view: View) -> bool:
+        for change, job in view.changes:
+            if change is Change.LEFT:
+                self.overdue.discard(job.id)
+        return self.inner.learn(view)
+
+    def look_again_at(self, now: float, jobs_waiting: int) -> float:
+        return self.inner.look_again_at(now, jobs_waiting)

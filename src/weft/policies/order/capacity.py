@@ -1,0 +1,69 @@
+"""YARN's capacity scheduler: a FIFO queue per tenant, all of equal capacity; the least used one goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+
+from weft.core.errors import InputError
+from weft.core.job import Job
+from weft.core.reasons import Code, Reason
+from weft.core.transitions import State
+from weft.core.view import View
+from weft.policies.draft import Draft
+from weft.policies.order.lines import LineOrder
+from weft.policies.tenant_queues import TenantQueues
+
+
+@dataclass
+class CapacityQueues(LineOrder):
+    """The head of a queue that does not fit blocks its own queue and no other. Nobody is preempted."""
+
+    max_share: float = 1.0
+    """The part of all devices that one tenant may hold at once: capacity is elastic up to here."""
+    queues: TenantQueues = field(default_factory=TenantQueues, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_share <= 1:
+            raise InputError(f"max_share {self.max_share:g} is not a share", "give a number above 0 and up to 1")
+
+    def prepare(self, view: View) -> None:
+        self.queues.update(view)
+
+    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+        heads = {tenant: _waiting(queue) for tenant, queue in self.queues.by_tenant.items()}
+        limit = self._limit(view)
+        heap = [
+            (view.tenants.devices_held(tenant), job.tie, job)
+            for tenant, queue in heads.items()
+            if (job := next(queue, None)) is not None
+        ]
+        heapify(heap)
+        while heap:
+            used, _, job = heap[0]
+            before = draft.devices_of[job.tenant]
+            if used + job.gang_size <= limit:
+                yield job
+            successor = next(heads[job.tenant], None) if draft.devices_of[job.tenant] > before else None
+            if successor is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (used + job.gang_size, successor.tie, successor))
+
+    def why_not(self, view: View, job: Job) -> Reason | None:
+        head = next(_waiting({other.id: other for other in view.jobs.values() if other.tenant == job.tenant}), job)
+        if head is not job:
+            return Reason(Code.BEHIND_HEAD, (head.id, head.gang_size))
+        limit = self._limit(view)
+        if view.tenants.devices_held(job.tenant) + job.gang_size > limit:
+            return Reason(Code.TENANT_LIMIT, (job.tenant, limit, job.gang_size))
+        return None
+
+    def _limit(self, view: View) -> int:
+        present = (node.device_count for node, here in zip(view.nodes, view.is_present, strict=True) if here)
+        return int(self.max_share * sum(present))
+
+
+def _waiting(queue: dict[str, Job]) -> Iterator[Job]:
+    return (job for job in queue.values() if job.state is State.PENDING)

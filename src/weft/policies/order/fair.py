@@ -1,0 +1,89 @@
+"""Max-min over tenants by attained service: whoever has had least picks next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+
+from weft.core.job import Job
+from weft.core.view import View
+from weft.policies.draft import Draft
+from weft.policies.order.lines import LineOrder
+from weft.policies.tenant_queues import TenantQueues
+
+
+@dataclass
+class FairTenants(LineOrder):
+    """Tenants pick in turn, the one with the least attained service first, its oldest job first.
+
+    A pick counts at once as one quantum of service on its devices, so that within one decision the devices are
+    spread over the tenants instead of all going to the one that is furthest behind. Running jobs are picked like
+    waiting ones, and those not picked are preempted. Looked at anew after every quantum while jobs wait.
+    """
+
+    quantum_s: float
+    queues: TenantQueues = field(default_factory=TenantQueues, init=False, repr=False)
+
+    preempts = True
+
+    def prepare(self, view: View) -> None:
+        self.queues.update(view)
+
+    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> list[Job]:
+        return self._picks(view)
+
+    def eviction_line(self, view: View) -> list[Job]:
+        """In the order of the picks; those not picked at all go first."""
+        picked = [job for job in self._picks(view) if job.is_running]
+        known = {job.id for job in picked}
+        return picked + [job for job in view.jobs.values() if job.is_running and job.id not in known]
+
+    def goes_before(self, job: Job, other: Job, now: float) -> bool:
+        return False  # every running job was picked before a job that waits
+
+    def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
+        return view.now + self.quantum_s if jobs_waiting else math.inf
+
+    def _picks(self, view: View) -> list[Job]:
+        """Jobs in the order they are picked, until the devices, as far as counts tell, are gone."""
+        left = _device_counts(view)
+        queues = {tenant: iter(queue.values()) for tenant, queue in self.queues.by_tenant.items()}
+        heap = [
+            (view.tenants.attained(tenant, view.now), job.tie, job)
+            for tenant, queue in queues.items()
+            if (job := _next_fitting(queue, left)) is not None
+        ]
+        heapify(heap)
+        picks = []
+        while heap:
+            attained, _, job = heap[0]
+            kind = _kind_for(job, left)
+            if kind is not None:
+                picks.append(job)
+                left[kind] -= job.gang_size
+                attained += job.gang_size * self.quantum_s
+            successor = _next_fitting(queues[job.tenant], left)
+            if successor is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (attained, successor.tie, successor))
+        return picks
+
+
+def _device_counts(view: View) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node, here in zip(view.nodes, view.is_present, strict=True):
+        if here:
+            counts[node.device_type] = counts.get(node.device_type, 0) + node.device_count
+    return counts
+
+
+def _kind_for(job: Job, left: dict[str, int]) -> str | None:
+    return next((kind for kind, count in left.items() if count >= job.gang_size and job.spec.allows(kind)), None)
+
+
+def _next_fitting(queue: Iterator[Job], left: dict[str, int]) -> Job | None:
+    most = max(left.values(), default=0)
+    return next((job for job in queue if job.gang_size <= most), None) if most else None

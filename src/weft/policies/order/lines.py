@@ -1,0 +1,34 @@
+"""What orders without keys have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from weft.core.job import Job
+from weft.core.reasons import Reason
+from weft.core.view import View
+
+
+class LineOrder:
+    """An order that gives the whole line: write `line`, and what else differs from these."""
+
+    preempts = False
+
+    def prepare(self, view: View) -> None:
+        """Nothing to remember."""
+
+    def eviction_line(self, view: View) -> list[Job]:
+        return []
+
+    def goes_before(self, job: Job, other: Job, now: float) -> bool:
+        return False
+
+    def blocks(self, job: Job, now: float) -> bool:
+        return False
+
+    def why_not(self, view: View, job: Job) -> Reason | None:
+        return None
+
+    def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
+        return math.inf

@@ -1,0 +1,79 @@
+"""AlloX's choice of whom to match: the shortest jobs on each device type in turn, up to a number."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from weft.core.errors import InputError
+from weft.core.job import Job
+from weft.core.ledger import Change
+from weft.core.reasons import Code, Reason
+from weft.core.transitions import State
+from weft.core.view import View
+from weft.policies.draft import Draft
+from weft.policies.match.times import run_s
+from weft.policies.order.lines import LineOrder
+
+
+@dataclass
+class ShortestOnEachType(LineOrder):
+    n_max: int
+    assume_s: float
+    """What a job that declares no work is taken to need."""
+    by_type: dict[str, list[tuple[float, tuple[float, int], Job]]] = field(default_factory=dict, init=False, repr=False)
+    nodes_version: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.n_max < 1:
+            raise InputError(f"n_max {self.n_max} leaves nobody to match", "give 1 or more; the paper uses 50")
+
+    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+        chosen: set[str] = set()
+        lists = [self._candidates(kind, draft, admitted) for kind in self.by_type]
+        while lists and len(chosen) < self.n_max:
+            for one in list(lists):
+                job = next((job for job in one if job.id not in chosen), None)
+                if job is None:
+                    lists.remove(one)
+                elif len(chosen) < self.n_max:
+                    chosen.add(job.id)
+                    yield job
+
+    def why_not(self, view: View, job: Job) -> Reason | None:
+        free: dict[str, int] = {}
+        for node, count in zip(view.nodes, view.free_counts, strict=True):
+            free[node.device_type] = free.get(node.device_type, 0) + count
+        if any(job.spec.allows(kind) and count >= job.gang_size for kind, count in free.items()):
+            return Reason(Code.BETTER_LATER, (max(filter(job.spec.allows, free), key=job.spec.rate_hz),))
+        return None
+
+    def _candidates(self, kind: str, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+        return (
+            job
+            for _, _, job in self.by_type[kind]
+            if job.id not in draft.running and (admitted is None or job.tenant in admitted)
+        )
+
+    def prepare(self, view: View) -> None:
+        """Keep the waiting jobs of each type sorted by how long they take there."""
+        if self.nodes_version != view.nodes_version:
+            kinds = dict.fromkeys(
+                node.device_type for node, here in zip(view.nodes, view.is_present, strict=True) if here
+            )
+            self.by_type = {kind: [] for kind in kinds}
+            self._insert(job for job in view.jobs.values())
+        else:
+            changed = {job.id: job for change, job in view.changes if change is not Change.LEFT}
+            for rows in self.by_type.values():
+                rows[:] = [row for row in rows if row[2].state is State.PENDING and row[2].id not in changed]
+            self._insert(iter(changed.values()))
+        self.nodes_version = view.nodes_version
+
+    def _insert(self, jobs: Iterator[Job]) -> None:
+        for job in jobs:
+            if job.state is State.PENDING:
+                for kind, rows in self.by_type.items():
+                    if job.spec.allows(kind):
+                        insort(rows, (run_s(job, kind, self.assume_s), job.tie, job))

@@ -1,0 +1,32 @@
+"""Tiresias's placement: gangs that suffer from being spread wait for a block, the others fill fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.core.plan import Placement
+from weft.core.reasons import Reason
+from weft.core.values import JobSpec
+from weft.policies.group import NodeGroup
+from weft.policies.place.anywhere import anywhere
+from weft.policies.place.compact import Compact
+from weft.policies.place.consolidated import Consolidated, best_fit
+
+
+@dataclass(frozen=True)
+class SkewAware:
+    pack_limit: float
+    """PACKLIMIT: a gang whose skew is above it is consolidated."""
+
+    def shape(self, spec: JobSpec) -> bool:
+        return spec.gang_size > 1 and spec.skew > self.pack_limit
+
+    def choose(self, spec: JobSpec, group: NodeGroup, free: Sequence[int]) -> Placement | None:
+        if self.shape(spec):
+            return Consolidated().choose(spec, group, free)
+        exact = best_fit(spec.gang_size, group.nodes, free)
+        return anywhere(spec.gang_size, group, free) if exact is None else ((exact, spec.gang_size),)
+
+    def refusal(self, spec: JobSpec, group: NodeGroup, free: Sequence[int]) -> Reason:
+        return (Consolidated() if self.shape(spec) else Compact()).refusal(spec, group, free)

@@ -1,0 +1,67 @@
+"""A policy: five stages, and the planner that puts them to work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from weft.core.job import Job
+from weft.core.plan import Plan
+from weft.core.reasons import Reason
+from weft.core.view import View
+from weft.policies.admit.everyone import Everyone
+from weft.policies.bypass import Bypass
+from weft.policies.explain import explain
+from weft.policies.incremental import IncrementalPlanner
+from weft.policies.match.fastest import Fastest
+from weft.policies.order.bounded import Bounded
+from weft.policies.place.compact import Compact
+from weft.policies.scratch import ScratchPlanner
+from weft.policies.share.exclusive import Exclusive
+from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place, Share
+
+
+class Planner(Protocol):
+    def decide(self, view: View) -> Plan: ...
+
+
+class Policy:
+    """Composed of stages; only the order must be named.
+
+    `needs_declared_work` says that it looks at declared steps: what it decides then depends on how long jobs
+    will take. All other policies decide the same whatever the future holds. `bypass_limit_s` bounds how long a job
+    can wait while others start: see `Bounded`.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        *,
+        admit: Admit | None = None,
+        match: Match | None = None,
+        place: Place | None = None,
+        share: Share | None = None,
+        bypass_limit_s: float | None = None,
+        needs_declared_work: bool = False,
+        from_scratch: bool = False,
+    ) -> None:
+        if isinstance(order, KeyedOrder) and bypass_limit_s is not None:
+            order, bypass_limit_s = Bounded(order, bypass_limit_s), None
+        self.order = order
+        self.match = match or Fastest()
+        self.place = place or Compact()
+        self.share = share or Exclusive()
+        self.needs_declared_work = needs_declared_work
+        self.parameters: Mapping[str, Any] = {}
+        self._planner: Planner
+        if isinstance(order, KeyedOrder) and admit is None and not from_scratch:
+            self._planner = IncrementalPlanner(order, self.match, self.place, self.share)
+        else:
+            bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
+            self._planner = ScratchPlanner(admit or Everyone(), order, self.match, self.place, self.share, bypass)
+
+    def decide(self, view: View) -> Plan:
+        return self._planner.decide(view)
+
+    def explain(self, view: View, job: Job) -> Reason:
+        return explain(view, job, self.order, self.match, self.place, self.share)

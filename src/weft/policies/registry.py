@@ -1,0 +1,106 @@
+"""The policies by name. Each is a function whose keyword arguments are its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from weft.policies.admit.furthest_behind import FurthestBehind
+from weft.policies.history import History
+from weft.policies.match.allox import AlloxMatching
+from weft.policies.order.arrival import Arrival
+from weft.policies.order.attained import Attained
+from weft.policies.order.capacity import CapacityQueues
+from weft.policies.order.fair import FairTenants
+from weft.policies.order.gittins import GittinsQueues
+from weft.policies.order.queues import ServiceQueues
+from weft.policies.order.remaining import Remaining
+from weft.policies.order.shortest_each import ShortestOnEachType
+from weft.policies.place.consolidated import Consolidated
+from weft.policies.place.skew_aware import SkewAware
+from weft.policies.policy import Policy
+
+
+def fifo() -> Policy:
+    """Strict arrival order: the head of the line blocks. No preemption."""
+    return Policy(Arrival(strict=True))
+
+
+def backfill(bypass_limit_s: float | None = None) -> Policy:
+    """Arrival order; what does not fit is skipped. No preemption."""
+    return Policy(Arrival(strict=False), bypass_limit_s=bypass_limit_s)
+
+
+def srtf(bypass_limit_s: float | None = None) -> Policy:
+    """Shortest remaining time first, for declared work."""
+    return Policy(Remaining(by_service=False), bypass_limit_s=bypass_limit_s, needs_declared_work=True)
+
+
+def srsf(bypass_limit_s: float | None = None) -> Policy:
+    """Shortest remaining service (time × gang size) first, for declared work."""
+    return Policy(Remaining(by_service=True), bypass_limit_s=bypass_limit_s, needs_declared_work=True)
+
+
+def las(quantum_s: float = 600.0, pack_limit: float = 0.2, bypass_limit_s: float | None = None) -> Policy:
+    """2D-LAS, continuous: least attained device-seconds first."""
+    return Policy(Attained(quantum_s), place=SkewAware(pack_limit), bypass_limit_s=bypass_limit_s)
+
+
+def tiresias_l(
+    thresholds: tuple[float, ...] = (3250.0,),
+    promote_knob: float | None = None,
+    pack_limit: float = 0.2,
+    bypass_limit_s: float | None = None,
+) -> Policy:
+    """Tiresias without prior knowledge: discretised 2D-LAS, skew-aware placement."""
+    order = ServiceQueues(thresholds, promote_knob)
+    return Policy(order, place=SkewAware(pack_limit), bypass_limit_s=bypass_limit_s)
+
+
+def tiresias_g(
+    thresholds: tuple[float, ...] = (3250.0,),
+    history: tuple[float, ...] | None = None,
+    promote_knob: float | None = None,
+    pack_limit: float = 0.2,
+    bypass_limit_s: float | None = None,
+) -> Policy:
+    """Tiresias with a distribution: discretised 2D-Gittins over a history, given or learnt from finished jobs."""
+    order = GittinsQueues(thresholds, promote_knob, History(history or ()), learns=history is None)
+    return Policy(order, place=SkewAware(pack_limit), bypass_limit_s=bypass_limit_s)
+
+
+def yarn_cs(max_share: float = 1.0, bypass_limit_s: float | None = None) -> Policy:
+    """YARN's capacity scheduler: a FIFO queue per tenant, consolidated gangs, no preemption."""
+    return Policy(CapacityQueues(max_share), place=Consolidated(), bypass_limit_s=bypass_limit_s)
+
+
+def fair(quantum_s: float = 600.0, bypass_limit_s: float | None = None) -> Policy:
+    """Max-min over tenants by attained service."""
+    return Policy(FairTenants(quantum_s), bypass_limit_s=bypass_limit_s)
+
+
+def allox(alpha: float = 0.3, n_max: int = 50, assume_s: float = 3600.0, bypass_limit_s: float | None = None) -> Policy:
+    """AlloX: jobs matched to device types and queue positions at least total completion time. No preemption."""
+    return Policy(
+        ShortestOnEachType(n_max, assume_s),
+        admit=FurthestBehind(alpha),
+        match=AlloxMatching(assume_s),
+        bypass_limit_s=bypass_limit_s,
+        needs_declared_work=True,
+    )
+
+
+POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
+    {
+        "fifo": fifo,
+        "backfill": backfill,
+        "yarn-cs": yarn_cs,
+        "srtf": srtf,
+        "srsf": srsf,
+        "las": las,
+        "tiresias-l": tiresias_l,
+        "tiresias-g": tiresias_g,
+        "fair": fair,
+        "allox": allox,
+    }
+)

@@ -1,0 +1,118 @@
+"""Free devices while a plan is being made: a tally that a planner may give to and take from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from weft.core.job import Job
+from weft.core.plan import Placement
+from weft.core.values import JobSpec
+from weft.core.view import View
+from weft.policies.group import NodeGroup
+from weft.policies.stages import Place, Share
+
+
+class Room:
+    """Free devices by node, and their sum by type."""
+
+    __slots__ = ("_kind", "free", "groups", "total")
+
+    def __init__(self, view: View, share: Share) -> None:
+        self.free = [share.offers(view, node) for node in range(len(view.nodes))]
+        self._kind = [node.device_type for node in view.nodes]
+        present: dict[str, list[int]] = {}
+        for node, kind in enumerate(self._kind):
+            if view.is_present[node]:
+                present.setdefault(kind, []).append(node)
+        sizes = [node.device_count for node in view.nodes]
+        self.groups = {kind: NodeGroup(nodes, sizes) for kind, nodes in present.items()}
+        self.total = {kind: sum(self.free[node] for node in nodes) for kind, nodes in present.items()}
+
+    def kind_of(self, placement: Placement) -> str:
+        return self._kind[placement[0][0]]
+
+    def take(self, placement: Placement) -> None:
+        for node, count in placement:
+            self.free[node] -= count
+            self.total[self._kind[node]] -= count
+
+    def give(self, placement: Placement) -> None:
+        for node, count in placement:
+            self.free[node] += count
+            self.total[self._kind[node]] += count
+
+    def holds(self, placement: Placement) -> bool:
+        return all(self.free[node] >= count for node, count in placement)
+
+
+class Placed(Protocol):
+    """Whatever stands somewhere."""
+
+    @property
+    def job(self) -> Job: ...
+
+    @property
+    def placement(self) -> Placement: ...
+
+
+P = TypeVar("P", bound=Placed)
+
+
+def make_way(
+    place: Place, spec: JobSpec, group: NodeGroup, free: Sequence[int], behind: Sequence[P]
+) -> tuple[Placement, list[P]] | None:
+    """A place for the job if some of those behind it leave: as few as possible, from the end of the line.
+
+    `behind` is in order, so its last is the first to go; all of them together leave devices enough, as far as
+    counts tell. Returns the placement and who leaves.
+    """
+    if len(group) == 1:
+        return _one_node_cleared(group.nodes[0], spec.gang_size, free, behind)
+    fewest = _fewest_leaving(place, spec, group, free, behind)
+    if fewest is None:
+        return None
+    placement, count = fewest
+    lacking = {node: count - free[node] for node, count in placement if count > free[node]}
+    leaving = []
+    for one in reversed(behind[len(behind) - count :]):
+        if any(lacking.get(node, 0) > 0 for node, _ in one.placement):
+            leaving.append(one)
+            for node, devices in one.placement:
+                lacking[node] = lacking.get(node, 0) - devices
+    return placement, leaving
+
+
+def _one_node_cleared(node: int, gang_size: int, free: Sequence[int], behind: Sequence[P]) -> tuple[Placement, list[P]]:
+    lacking = gang_size - free[node]
+    leaving = []
+    for one in reversed(behind):
+        if lacking <= 0:
+            break
+        leaving.append(one)
+        lacking -= one.job.gang_size
+    return ((node, gang_size),), leaving
+
+
+def _fewest_leaving(
+    place: Place, spec: JobSpec, group: NodeGroup, free: Sequence[int], behind: Sequence[P]
+) -> tuple[Placement, int] | None:
+    """Where it fits if the last so many leave. Bisection works because more free devices never make it fit worse."""
+
+    def without(last: int) -> Placement | None:
+        freed = list(free)
+        for one in behind[len(behind) - last :]:
+            for node, count in one.placement:
+                freed[node] += count
+        return place.choose(spec, group, freed)
+
+    low, high = 1, len(behind)
+    placement = without(high)
+    while placement is not None and low < high:
+        middle = (low + high) // 2
+        closer = without(middle)
+        if closer is None:
+            low = middle + 1
+        else:
+            high, placement = middle, closer
+    return None if placement is None else (placement, high)

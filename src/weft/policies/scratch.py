@@ -1,0 +1,56 @@
+"""The planner that goes through the whole line at every decision: plain, and what the fast one is held against."""
+
+from __future__ import annotations
+
+import math
+
+from weft.core.job import Job
+from weft.core.plan import Plan
+from weft.core.view import View
+from weft.policies.bypass import Bypass
+from weft.policies.draft import Draft
+from weft.policies.stages import Admit, Match, Order, Place, Share
+
+
+class ScratchPlanner:
+    """Admit, order, match, place, share."""
+
+    def __init__(
+        self, admit: Admit, order: Order, match: Match, place: Place, share: Share, bypass: Bypass | None = None
+    ) -> None:
+        self._admit = admit
+        self._order = order
+        self._match = match
+        self._place = place
+        self._share = share
+        self._bypass = bypass
+
+    def decide(self, view: View) -> Plan:
+        order = self._order
+        order.prepare(view)
+        draft = Draft(view, self._place, self._share, order.eviction_line(view) if order.preempts else ())
+        if self._serve_overdue(view, draft):
+            for admitted in self._admit.rounds(view):
+                self._fill(view, draft, admitted)
+                if draft.is_full:
+                    break
+        return draft.plan(self._wake_at(view, draft))
+
+    def _serve_overdue(self, view: View, draft: Draft) -> bool:
+        """Those that waited too long go first; false if one of them finds no place, so that all others wait."""
+        overdue: list[Job] = self._bypass.overdue(view) if self._bypass else []
+        return all(draft.consider(job, self._match.types(job.spec, tuple(draft.room.groups))) for job in overdue)
+
+    def _fill(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> None:
+        for job, kinds in self._match.pairs(view, draft, self._order.line(view, draft, admitted)):
+            if not draft.consider(job, kinds) and self._order.blocks(job, view.now):
+                return
+            if draft.is_full:
+                return
+
+    def _wake_at(self, view: View, draft: Draft) -> float:
+        return min(
+            self._order.wake_at(view, draft.running, draft.jobs_waiting),
+            self._bypass.wake_at(view, draft.running) if self._bypass else math.inf,
+            draft.protection_ends_at() if self._order.preempts else math.inf,
+        )

@@ -1,0 +1,13 @@
+"""A device belongs to one job at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.core.view import View
+
+
+@dataclass(frozen=True)
+class Exclusive:
+    def offers(self, view: View, node: int) -> int:
+        return view.free_counts[node]

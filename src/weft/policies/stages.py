@@ -1,0 +1,175 @@
+"""The five stages a policy is composed of: admit → order → match → place → share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from weft.core.job import Job
+from weft.core.plan import Placement
+from weft.core.reasons import Code, Reason
+from weft.core.transitions import State
+from weft.core.values import JobSpec
+from weft.core.view import View
+from weft.policies.group import NodeGroup
+
+if TYPE_CHECKING:
+    from weft.policies.draft import Draft
+
+Key = tuple[Any, ...]
+"""Smaller goes first. Unique, because it ends with the job's tie."""
+
+
+class Admit(Protocol):
+    """Which tenants may compete for devices in this decision."""
+
+    def rounds(self, view: View) -> Iterable[frozenset[str] | None]:
+        """The tenants admitted in each round, ever wider while devices stay free; None admits everybody."""
+        ...
+
+
+class Order(Protocol):
+    """Who goes first."""
+
+    preempts: bool
+    """Whether running jobs stand in the line too and lose their devices to those before them."""
+
+    def prepare(self, view: View) -> None:
+        """Take note of what has changed. Called once for each decision, before everything else."""
+        ...
+
+    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterable[Job]:
+        """The jobs in order. It may look at the draft while it is read, to see who got what so far."""
+        ...
+
+    def eviction_line(self, view: View) -> list[Job]:
+        """The running jobs, those that are to go first last."""
+        ...
+
+    def blocks(self, job: Job, now: float) -> bool:
+        """Whether nobody behind this job may start while it waits."""
+        ...
+
+    def goes_before(self, job: Job, other: Job, now: float) -> bool:
+        """Whether a waiting job may take the devices of a running one."""
+        ...
+
+    def why_not(self, view: View, job: Job) -> Reason | None:
+        """Why a waiting job may not start even where it fits; None if only devices are lacking."""
+        ...
+
+    def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
+        """When to look again if nothing happens, with these jobs running and so many waiting from now on."""
+        ...
+
+
+class KeyedOrder:
+    """An order by a key per job: derive from this, write `key`, and the fast line does the rest."""
+
+    preempts = False
+    drifts = False
+    """Whether keys of running jobs move with time, so that they must be ranked anew at each decision."""
+    may_block = False
+    """Whether `blocks` is ever true."""
+    is_moved_by_eviction = True
+    """Whether losing its devices may change a job's key at that instant; say no if you can, it saves work."""
+
+    def key(self, job: Job, now: float) -> Key:
+        """Its rank now. A waiting job's key stays until `changes_at`; a running one's too, unless it drifts."""
+        raise NotImplementedError
+
+    def changes_at(self, job: Job, now: float, is_running: bool) -> float:
+        """When its key will change by itself, if it keeps running (or waiting) from now on."""
+        return math.inf
+
+    def touch(self, job: Job, now: float) -> None:
+        """Its time to change may have come: the place for an order to take note before the key is read."""
+
+    def learn(self, view: View) -> bool:
+        """Look at what has changed; true if the keys of waiting jobs are not what they were."""
+        return False
+
+    def blocks(self, job: Job, now: float) -> bool:
+        return False
+
+    def goes_before(self, job: Job, other: Job, now: float) -> bool:
+        return self.key(job, now) < self.key(other, now)
+
+    def why_not(self, view: View, job: Job) -> Reason | None:
+        key, now = self.key(job, view.now), view.now
+        waiting = [other for other in view.jobs.values() if _in_line(other, False) and self.blocks(other, now)]
+        head = min(waiting, key=lambda other: self.key(other, now), default=job)
+        if head is job or self.key(head, now) > key:
+            return None
+        return Reason(Code.BEHIND_HEAD, (head.id, head.gang_size))
+
+    def look_again_at(self, now: float, jobs_waiting: int) -> float:
+        """When to decide again though no key changes by itself: the end of a quantum."""
+        return math.inf
+
+    def prepare(self, view: View) -> None:
+        self.learn(view)
+        for job in view.jobs.values():
+            if _in_line(job, True):
+                self.touch(job, view.now)
+
+    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> list[Job]:
+        """The line from scratch: look at every job, sort by key."""
+        now = view.now
+        jobs = [job for job in view.jobs.values() if _in_line(job, self.preempts)]
+        return sorted(jobs, key=lambda job: self.key(job, now))
+
+    def eviction_line(self, view: View) -> list[Job]:
+        now = view.now
+        return sorted((job for job in view.jobs.values() if job.is_running), key=lambda job: self.key(job, now))
+
+    def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
+        """From scratch: the first time at which any key changes."""
+        now = view.now
+        live = (job for job in view.jobs.values() if _in_line(job, True))
+        change_at = min((later(self.changes_at(job, now, job.id in running), now) for job in live), default=math.inf)
+        return min(change_at, self.look_again_at(now, jobs_waiting))
+
+
+def later(time_s: float, now: float) -> float:
+    """A time after now: rounding must not make a policy wake up at the instant it is in, for ever."""
+    return time_s if time_s > now else math.nextafter(now, math.inf)
+
+
+def _in_line(job: Job, with_running: bool) -> bool:
+    return job.state is State.PENDING or (with_running and job.is_running)
+
+
+class Match(Protocol):
+    """Which device types a job is to use."""
+
+    def pairs(self, view: View, draft: Draft, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
+        """Each job of the line that may start, with the types it may start on, best first."""
+        ...
+
+    def types(self, spec: JobSpec, present: Sequence[str]) -> tuple[str, ...]:
+        """Those of the types present that a job may use at all, best first."""
+        ...
+
+
+class Place(Protocol):
+    """Which nodes. Whether a job fits may only get truer with more free devices: the lines rely on it."""
+
+    def shape(self, spec: JobSpec) -> object:
+        """Jobs of equal shape and gang size fit wherever one of them does."""
+        ...
+
+    def choose(self, spec: JobSpec, group: NodeGroup, free: Sequence[int]) -> Placement | None:
+        """Where among these nodes, all of one type, given the free devices of each (indexed by node), or None."""
+        ...
+
+    def refusal(self, spec: JobSpec, group: NodeGroup, free: Sequence[int]) -> Reason:
+        """Why `choose` says None."""
+        ...
+
+
+class Share(Protocol):
+    """How many devices of a node a job could be given. Time-slicing, packing and lanes change this answer."""
+
+    def offers(self, view: View, node: int) -> int: ...

@@ -1,0 +1,232 @@
+"""The simulator's driver: a heap of things to come, the model of the world, and the same scheduler as live."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from weft.core.commands import Command, Preempt, Start, WakeAt
+from weft.core.errors import WeftError
+from weft.core.events import Event, Finished, Progressed, Submitted, Woken
+from weft.core.scheduler import Scheduler
+from weft.core.values import EPSILON_S, Cluster, JobSpec
+from weft.core.view import Decider
+from weft.sim.result import JobTable, Timeline
+from weft.sim.trace import Trace, TraceJob
+from weft.sim.world import Ground, World
+
+COLUMNS = ("arrival_s", "first_start_s", "finish_s", "run_s", "alone_s")
+
+REPORT_EVERY = 256
+"""Finished jobs between two words to whoever watches the progress."""
+
+
+class Living:
+    """A job that has arrived and is not over: what is true of it, beside what the scheduler knows."""
+
+    __slots__ = (
+        "attempt",
+        "first_start_s",
+        "is_as_reckoned",
+        "pace",
+        "paces_from_s",
+        "position",
+        "preemptions",
+        "run_s",
+        "spec",
+        "started_s",
+        "steps_left",
+    )
+
+    def __init__(self, position: int, spec: JobSpec, steps: float) -> None:
+        self.position = position
+        self.spec = spec
+        self.steps_left = steps
+        self.attempt = 0  # of the attempt that runs; 0 while none does
+        self.preemptions = 0
+        self.run_s = 0.0
+        self.first_start_s = math.nan
+        self.started_s = 0.0
+        self.paces_from_s = 0.0
+        """From when on this attempt makes progress."""
+        self.pace = 1.0
+        self.is_as_reckoned = True
+        """Whether the scheduler, which knows only the usual rate, reckons its progress right."""
+
+
+class Simulation:
+    """One policy over one trace. `run` once; then `jobs`, `timeline` and `events` tell what happened."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        cluster: Cluster,
+        policy: Decider,
+        world: World,
+        seed: int = 0,
+        watch: Callable[[int], None] = lambda finished: None,
+    ) -> None:
+        shaped = world.shape(cluster)
+        self.scheduler = Scheduler(shaped, policy)
+        self.events = 0
+        self._trace = trace
+        self._world = world
+        self._ground = Ground(world, shaped)
+        self._seed = seed
+        self._watch = watch
+        self._living: dict[str, Living] = {}
+        self._to_come: list[tuple[float, int, int, Living]] = []
+        self._notes: list[Event] = []
+        self._wake_at = math.inf
+        self._finished = 0
+        self._rows = {name: np.full(len(trace), math.nan) for name in COLUMNS}
+        self._gang_size, self._preemptions = np.zeros((2, len(trace)), dtype=np.int64)
+        self._times_s, self._held, self._waiting = array("d"), array("q"), array("q")
+
+    def run(self) -> None:
+        arrivals = enumerate(self._trace)
+        coming = next(arrivals, None)
+        while True:
+            arrival_s = coming[1].arrival_s if coming else math.inf
+            now = min(arrival_s, self._to_come[0][0] if self._to_come else math.inf, self._wake_at)
+            if now == math.inf:
+                break
+            events = self._due(now)
+            while coming and coming[1].arrival_s == now:
+                self._arrive(*coming, events)
+                coming = next(arrivals, None)
+            if events:
+                self._step(events, now)
+        self._watch(self._finished)
+        self._check_all_over()
+
+    def _step(self, events: list[Event], now: float) -> None:
+        self.events += len(events)
+        if self._notes:
+            events, self._notes = [*self._notes, *events], []
+        self._carry_out(self.scheduler.handle(events, now), now)
+        ledger = self.scheduler.ledger
+        self._times_s.append(now)
+        self._held.append(ledger.devices_held)
+        self._waiting.append(ledger.jobs_waiting)
+
+    # ---- what happens
+
+    def _due(self, now: float) -> list[Event]:
+        """Completions, then the wake-up, of this instant. Who has next to nothing left to do is done."""
+        events: list[Event] = []
+        while self._to_come and self._to_come[0][0] <= now + EPSILON_S:
+            _, _, attempt, living = heappop(self._to_come)
+            if attempt == living.attempt:
+                events.append(self._finish(living, now))
+        if self._wake_at <= now:
+            self._wake_at = math.inf
+            events.append(Woken())
+        return events
+
+    def _arrive(self, position: int, job: TraceJob, events: list[Event]) -> None:
+        spec = self._world.describe(job, self._seed)
+        steps = job.spec.declared_steps if job.spec.declared_steps is not None else job.duration_s
+        self._gang_size[position] = spec.gang_size
+        self._rows["arrival_s"][position] = job.arrival_s
+        self._rows["alone_s"][position] = steps / self._ground.best_pace(spec)
+        if job.duration_s <= EPSILON_S:  # nothing to do: over before anybody could decide on it
+            for name, value in (
+                ("first_start_s", job.arrival_s),
+                ("finish_s", job.arrival_s),
+                ("run_s", 0.0),
+            ):
+                self._rows[name][position] = value
+            self._finished += 1
+            return
+        self._living[spec.id] = Living(position, spec, steps)
+        events.append(Submitted(spec))
+
+    def _finish(self, living: Living, now: float) -> Event:
+        rows, position = self._rows, living.position
+        rows["first_start_s"][position] = living.first_start_s
+        rows["finish_s"][position] = now
+        rows["run_s"][position] = living.run_s + now - living.started_s
+        self._preemptions[position] = living.preemptions
+        del self._living[living.spec.id]
+        self._finished += 1
+        if self._finished % REPORT_EVERY == 0:
+            self._watch(self._finished)
+        attempt, living.attempt = living.attempt, 0
+        return Finished(living.spec.id, attempt)
+
+    # ---- what is done
+
+    def _carry_out(self, commands: Iterable[Command], now: float) -> None:
+        for command in commands:
+            match command:
+                case Start():
+                    self._start(command, now)
+                case Preempt():
+                    self._preempt(command, now)
+                case WakeAt():
+                    self._wake_at = command.time_s
+
+    def _start(self, command: Start, now: float) -> None:
+        living = self._living[command.job_id]
+        rate_hz, slowdown = self._ground.pace(living.spec, command.allocation)
+        delay_s = self._world.preemption_s if command.attempt > 1 else 0.0
+        if command.attempt == 1:
+            living.first_start_s = now
+        living.attempt = command.attempt
+        living.pace = rate_hz / slowdown
+        living.started_s = now
+        living.paces_from_s = now + delay_s
+        living.is_as_reckoned = slowdown == 1.0 and delay_s == 0.0
+        ends_s = living.paces_from_s + living.steps_left / living.pace
+        heappush(self._to_come, (ends_s, living.position, living.attempt, living))
+
+    def _preempt(self, command: Preempt, now: float) -> None:
+        living = self._living[command.job_id]
+        living.steps_left -= max(0.0, now - living.paces_from_s) * living.pace
+        living.run_s += now - living.started_s
+        living.preemptions += 1
+        living.attempt = 0  # what was to come of it is stale
+        if not living.is_as_reckoned:
+            done = (living.spec.declared_steps or 0.0) - living.steps_left
+            self._notes.append(Progressed(living.spec.id, done))
+        if len(self._to_come) > 64 + 2 * len(self._living):
+            self._to_come = [item for item in self._to_come if item[2] == item[3].attempt]
+            heapify(self._to_come)
+
+    # ---- what is left
+
+    def jobs(self) -> JobTable:
+        trace, rows = self._trace, self._rows
+        return JobTable(
+            ids=trace.ids,
+            tenants=trace.tenants_by_job,
+            gang_size=self._gang_size,
+            arrival_s=rows["arrival_s"],
+            first_start_s=rows["first_start_s"],
+            finish_s=rows["finish_s"],
+            alone_s=rows["alone_s"],
+            run_s=rows["run_s"],
+            preemptions=self._preemptions,
+        )
+
+    def timeline(self) -> Timeline:
+        return Timeline(
+            np.array(self._times_s),
+            np.array(self._held, dtype=np.int64),
+            np.array(self._waiting, dtype=np.int64),
+        )
+
+    def _check_all_over(self) -> None:
+        if self._living:
+            job_id = next(iter(self._living))
+            now = self._times_s[-1]
+            raise WeftError(
+                f"the policy leaves {len(self._living)} jobs waiting for ever, {job_id} among them: "
+                f"{self.scheduler.reason(job_id, now)}",
+                "a policy must start every job at some time, or ask to be woken",
+            )

@@ -1,0 +1,52 @@
+"""What all runs of a simulation have in common, and whether it can be simulated at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.core.errors import InputError
+from weft.core.values import Cluster, JobSpec
+from weft.sim.trace import Trace
+from weft.sim.world import World
+
+
+@dataclass(frozen=True)
+class Request:
+    trace: Trace
+    cluster: Cluster
+    world: World
+    seed: int
+
+    def check(self) -> None:
+        """Raise InputError if some job could never run: before hours of work, not after."""
+        self.world.check_types(self.cluster, self.trace.device_types)
+        if self.trace.largest_gang <= self._gang_for_all():
+            return
+        shaped = self.world.shape(self.cluster)
+        for i, job in enumerate(self.trace):
+            spec = self.world.describe(job, self.seed)
+            if spec.gang_size > shaped.largest_gang(spec):
+                raise self._too_large(i, spec, shaped)
+
+    def _gang_for_all(self) -> int:
+        """A gang of this size fits whichever types its job allows; 0 if some job might find none."""
+        shaped = self.world.shape(self.cluster)
+        counts = [shaped.count_of(kind) for kind in shaped.device_types]
+        if self.world.counts_only or not self.trace.device_types:
+            return max(counts)
+        return min(counts) if self.trace.device_types <= set(shaped.device_types) else 0
+
+    def _too_large(self, i: int, spec: JobSpec, shaped: Cluster) -> InputError:
+        job = f"{self.trace.where(i)}: job {spec.id}"
+        largest = shaped.largest_gang(spec)
+        if not largest:
+            wanted, there = sorted(spec.device_types or ()), ", ".join(shaped.device_types)
+            return InputError(
+                f"{job} runs only on {' or '.join(wanted)}, and the cluster has {there}",
+                f"name the types of the cluster, e.g. --cluster 4x4:{wanted[0]}, or use --world ideal",
+            )
+        of_one_type = " of a type it may use" if len(shaped.device_types) > 1 else ""
+        return InputError(
+            f"{job} is a gang of {spec.gang_size}, and the cluster has only {largest} devices{of_one_type}",
+            f"the largest gang of this trace is {self.trace.largest_gang}: give a cluster with so many devices",
+        )

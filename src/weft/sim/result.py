@@ -1,0 +1,55 @@
+"""What one simulated run leaves behind: one row a job, one row a decision, and how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class JobTable:
+    """One entry a job, in arrival order. Times are seconds after the first arrival."""
+
+    ids: Sequence[str]
+    tenants: Sequence[str]
+    gang_size: Ints
+    arrival_s: Floats
+    first_start_s: Floats
+    finish_s: Floats
+    alone_s: Floats
+    """How long it runs alone, consolidated, on the fastest type of this cluster that it may use."""
+    run_s: Floats
+    """How long it held its devices, all attempts."""
+    preemptions: Ints
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The cluster after each decision."""
+
+    time_s: Floats
+    devices_held: Ints
+    jobs_waiting: Ints
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy over one trace on one cluster."""
+
+    policy: str
+    parameters: Mapping[str, Any]
+    """Every parameter of the policy and of the world, as plain JSON values."""
+    cluster: str
+    device_count: int
+    seed: int
+    jobs: JobTable
+    timeline: Timeline
+    events: int
+    wall_s: float

@@ -1,0 +1,219 @@
+"""Random clusters and traces, every policy in several settings, and runs that are watched at each decision."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+
+from weft.core.commands import Command
+from weft.core.job import Job
+from weft.core.plan import Plan
+from weft.core.reasons import Reason
+from weft.core.scheduler import Scheduler
+from weft.core.transitions import State
+from weft.core.values import Cluster, JobSpec, Node
+from weft.core.view import Decider, View
+from weft.policies.incremental import IncrementalPlanner
+from weft.policies.policy import Policy
+from weft.policies.registry import POLICIES
+from weft.sim.engine import Simulation
+from weft.sim.trace import Trace, TraceJob
+from weft.sim.world import World
+
+EXPLORE = int(os.environ.get("EXPLORE", "0"))
+"""How many times more examples to try, new ones at each run, and shrink the one that fails (which takes minutes).
+Without it every run tries the same ones."""
+
+PHASES = (Phase.explicit, Phase.generate, *((Phase.shrink,) if EXPLORE else ()))
+
+
+def steady(examples: int) -> settings:
+    return settings(
+        phases=PHASES,
+        max_examples=examples * max(1, EXPLORE),
+        derandomize=not EXPLORE,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+# ---- policies
+
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"thresholds": (6.0,), "quantum_s": 2.5, "history": (4.0, 8.0, 12.0, 30.0), "pack_limit": 0.7, "alpha": 0.5},
+    {"thresholds": (4.0, 15.0, 40.0), "quantum_s": 1.0, "promote_knob": 0.75, "alpha": 0.1},
+    {"thresholds": (5.0, 25.0), "quantum_s": 4.0, "bypass_limit_s": 12.5},
+    {"thresholds": (5.0,), "quantum_s": 0.5, "bypass_limit_s": 3.0, "promote_knob": 2.0, "history": (5.0, 50.0)},
+)
+"""What to set, where a policy has such a parameter."""
+
+Variant = tuple[str, dict[str, Any]]
+
+
+def variants_of(name: str) -> list[Variant]:
+    accepted = inspect.signature(POLICIES[name]).parameters
+    variants: list[Variant] = []
+    for wanted in SETTINGS:
+        given = {key: value for key, value in wanted.items() if key in accepted}
+        if (name, given) not in variants:
+            variants.append((name, given))
+    return variants
+
+
+VARIANTS = [variant for name in POLICIES for variant in variants_of(name)]
+
+
+def label(variant: Variant) -> str:
+    name, given = variant
+    return ",".join([name, *(f"{key}={value}" for key, value in given.items())])
+
+
+def build(variant: Variant) -> Policy:
+    name, given = variant
+    return POLICIES[name](**given)
+
+
+# ---- clusters and traces
+
+COARSE_S = st.integers(0, 160).map(lambda quarters: quarters / 4)
+"""Quarters of a second add up without rounding, and many of them are ties."""
+FINE_S = st.floats(0.0, 40.0, allow_nan=False).map(lambda seconds: round(seconds, 3))
+TIMES_S = st.one_of(COARSE_S, FINE_S)
+
+ONE_TYPE = st.lists(st.sampled_from((1, 2, 3, 4, 4)), min_size=1, max_size=4).map(
+    lambda sizes: Cluster(tuple(Node(f"n{i}", size) for i, size in enumerate(sizes)))
+)
+TWO_TYPES = st.lists(
+    st.tuples(st.sampled_from((1, 2, 4)), st.sampled_from(("V100", "K80"))), min_size=2, max_size=4
+).map(lambda nodes: Cluster(tuple(Node(f"n{i}", size, kind) for i, (size, kind) in enumerate(nodes))))
+CLUSTERS = st.one_of(ONE_TYPE, TWO_TYPES)
+
+TYPES_WANTED = st.sampled_from((None, None, frozenset({"V100"}), frozenset({"K80"}), frozenset({"V100", "K80"})))
+RATES_HZ = st.sampled_from(({}, {}, {"V100": 1.0, "K80": 0.25}, {"V100": 0.5, "K80": 2.0}))
+
+
+def specs(cluster: Cluster, job_id: str, duration_s: float) -> st.SearchStrategy[JobSpec]:
+    """Jobs that the cluster could hold if it were empty."""
+    mixed = len(cluster.device_types) > 1
+    spec = st.builds(
+        JobSpec,
+        id=st.just(job_id),
+        tenant=st.sampled_from("abc"),
+        device_types=TYPES_WANTED if mixed else st.none(),
+        step_rate_hz=RATES_HZ if mixed else st.just({}),
+        declared_steps=st.just(duration_s),
+        skew=st.sampled_from((0.0, 0.0, 0.1, 0.5, 1.5)),
+        min_run_s=st.sampled_from((0.0, 0.0, 0.0, 2.5, 11.3)),
+        gang_size=st.integers(1, max(cluster.count_of(kind) for kind in cluster.device_types)),
+    )
+    return spec.filter(lambda spec: spec.gang_size <= cluster.largest_gang(spec))
+
+
+@st.composite
+def trace_jobs(
+    draw: st.DrawFn,
+    cluster: Cluster,
+    times_s: st.SearchStrategy[float] = TIMES_S,
+    max_size: int = 25,
+    prefix: str = "j",
+) -> list[TraceJob]:
+    """The first arrives at 0, which is where every trace begins."""
+    jobs = []
+    for i in range(draw(st.integers(1, max_size))):
+        duration_s = draw(times_s) + 0.25
+        spec = draw(specs(cluster, f"{prefix}{i}", duration_s))
+        jobs.append(TraceJob(spec, draw(times_s) if i else 0.0, duration_s))
+    return jobs
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> tuple[Cluster, list[TraceJob]]:
+    cluster = draw(CLUSTERS)
+    return cluster, draw(trace_jobs(cluster))
+
+
+# ---- watched runs
+
+IDEAL = World("ideal", counts_only=True, preemption_s=0.0)
+REAL = World("real", counts_only=False, preemption_s=0.125, speed={"any": 1.0, "V100": 1.0, "K80": 0.4})
+"""A start costs less than the shortest quantum above: else jobs could take turns for ever and get nowhere."""
+
+MOST_DECISIONS = 20_000
+"""More than any of these small traces needs: a policy that gets nowhere fails instead of hanging."""
+
+Log = list[tuple[float, list[Command]]]
+
+
+def run_watched(
+    jobs: list[TraceJob],
+    cluster: Cluster,
+    policy: Decider,
+    world: World,
+    watch: Callable[[Scheduler, float], None] = lambda scheduler, now: None,
+) -> tuple[Simulation, Log]:
+    """Simulate; after every decision the ledger is validated, then `watch` may look."""
+    simulation = Simulation(Trace.of(jobs), cluster, policy, world)
+    scheduler, log = simulation.scheduler, Log()
+    handle = scheduler.handle
+
+    def watched(events: Any, now: float) -> list[Command]:
+        commands = handle(events, now)
+        assert len(log) < MOST_DECISIONS, f"no end in sight at {now} s"
+        scheduler.ledger.validate()
+        watch(scheduler, now)
+        log.append((now, commands))
+        return commands
+
+    scheduler.handle = watched  # type: ignore[method-assign]
+    simulation.run()
+    return simulation, log
+
+
+def check_reasons(scheduler: Scheduler, now: float) -> None:
+    """Every job that does not run can say why, in words; one that runs has nothing to explain."""
+    for job in scheduler.ledger.jobs.values():
+        reason = scheduler.reason(job.id, now)
+        if job.state is State.RUNNING:
+            assert reason is None
+        else:
+            assert reason is not None
+            assert str(reason)
+
+
+# ---- the fast planner beside the plain one
+
+
+def is_incremental(variant: Variant) -> bool:
+    return isinstance(build(variant)._planner, IncrementalPlanner)
+
+
+INCREMENTAL = [variant for variant in VARIANTS if is_incremental(variant)]
+
+
+class Twin:
+    """Decides with indexes and from scratch, and insists that both plans are one."""
+
+    def __init__(self, variant: Variant) -> None:
+        self._fast, stages = build(variant), build(variant)
+        self._plain = Policy(
+            stages.order, match=stages.match, place=stages.place, share=stages.share, from_scratch=True
+        )
+
+    def decide(self, view: View) -> Plan:
+        fast, plain = self._fast.decide(view), self._plain.decide(view)
+        where = f"at {view.now} s: incremental {fast}, from scratch {plain}"
+        assert list(fast.grants) == list(plain.grants), where
+        assert {one.job_id for one in fast.evictions} == {one.job_id for one in plain.evictions}, where
+        assert math.isclose(fast.wake_at, plain.wake_at, rel_tol=0.0, abs_tol=1e-6), where
+        return fast
+
+    def explain(self, view: View, job: Job) -> Reason:
+        return self._fast.explain(view, job)

@@ -1,0 +1,166 @@
+"""Anything may happen to a scheduler, in any order: jobs, holds, cancellations, nodes that go and come."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from property_helpers import POLICIES, Twin, Variant, build, check_reasons, is_incremental, label, steady, variants_of
+
+from weft.core.commands import Start, WakeAt
+from weft.core.events import (
+    Cancelled,
+    Event,
+    Failed,
+    Finished,
+    Held,
+    NodeJoined,
+    NodeLost,
+    Progressed,
+    Released,
+    Submitted,
+    Woken,
+)
+from weft.core.job import Job
+from weft.core.scheduler import Scheduler
+from weft.core.transitions import State
+from weft.core.values import Cluster, JobSpec, Node
+
+PAUSES_S = st.sampled_from((0.0, 0.25, 1.0, 3.3, 12.0))
+FIRST_NODES = (Node("n0", 2, "V100"), Node("n1", 4, "V100"), Node("n2", 2, "K80"))
+
+
+class Anything(RuleBasedStateMachine):
+    """Every job is told apart from all others by its number; picks are by position, so that they always hit."""
+
+    def __init__(self, variant: Variant) -> None:
+        super().__init__()
+        policy = Twin(variant) if is_incremental(variant) else build(variant)
+        self.scheduler = Scheduler(Cluster(FIRST_NODES), policy)
+        self.now = 0.0
+        self.wake_at = math.inf
+        self.named = 0
+        self.started: set[tuple[str, int]] = set()
+
+    def tell(self, *events: Event) -> None:
+        for command in self.scheduler.handle(events, self.now):
+            match command:
+                case WakeAt():
+                    self.wake_at = command.time_s
+                case Start():
+                    assert (command.job_id, command.attempt) not in self.started
+                    self.started.add((command.job_id, command.attempt))
+
+    def let_pass(self, pause_s: float) -> None:
+        until = self.now + pause_s
+        for _ in range(1000):
+            if self.wake_at > until:
+                break
+            self.now, self.wake_at = max(self.now, self.wake_at), math.inf
+            self.tell(Woken())
+        else:
+            raise AssertionError(f"the policy asks to be woken again and again until {self.now} s")
+        self.now = until
+
+    def jobs(self, *states: State) -> list[Job]:
+        return [job for job in self.scheduler.ledger.jobs.values() if job.state in states]
+
+    def pick(self, at: int, *states: State) -> Job:
+        some = self.jobs(*states)
+        return some[at % len(some)]
+
+    def new_job(self, gang_size: int, min_run_s: float, skew: float, kind: str | None) -> Submitted:
+        self.named += 1
+        return Submitted(
+            JobSpec(
+                f"j{self.named}",
+                gang_size,
+                tenant="abc"[self.named % 3],
+                device_types=None if kind is None else frozenset({kind}),
+                declared_steps=float(7 * self.named % 31 + 1),
+                step_rate_hz={} if self.named % 2 else {"V100": 2.0, "K80": 0.5},
+                skew=skew,
+                min_run_s=min_run_s,
+            )
+        )
+
+    @rule(
+        pause_s=PAUSES_S,
+        gangs=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+        min_run_s=st.sampled_from((0.0, 0.0, 2.0)),
+        skew=st.sampled_from((0.0, 0.5)),
+        kind=st.sampled_from((None, None, "V100", "K80")),
+    )
+    def submit(self, pause_s: float, gangs: list[int], min_run_s: float, skew: float, kind: str | None) -> None:
+        self.let_pass(pause_s)
+        self.tell(*(self.new_job(gang_size, min_run_s, skew, kind) for gang_size in gangs))
+
+    @rule(pause_s=PAUSES_S)
+    def wait(self, pause_s: float) -> None:
+        self.let_pass(pause_s)
+
+    @precondition(lambda self: self.jobs(State.RUNNING))
+    @rule(at=st.integers(0, 9), kind=st.sampled_from((Finished, Finished, Failed)), gang_size=st.integers(0, 3))
+    def end(self, at: int, kind: type[Finished | Failed], gang_size: int) -> None:
+        """An attempt ends, perhaps at the very instant at which another job arrives."""
+        job = self.pick(at, State.RUNNING)
+        arrivals = [self.new_job(gang_size, 0.0, 0.0, None)] if gang_size else []
+        self.tell(*arrivals, kind(job.id, job.attempt))
+
+    @precondition(lambda self: self.jobs(State.PENDING, State.HELD, State.RUNNING))
+    @rule(at=st.integers(0, 9))
+    def cancel(self, at: int) -> None:
+        self.tell(Cancelled(self.pick(at, State.PENDING, State.HELD, State.RUNNING).id))
+
+    @precondition(lambda self: self.jobs(State.PENDING))
+    @rule(at=st.integers(0, 9))
+    def hold(self, at: int) -> None:
+        self.tell(Held(self.pick(at, State.PENDING).id))
+
+    @precondition(lambda self: self.jobs(State.HELD))
+    @rule(at=st.integers(0, 9), pause_s=PAUSES_S)
+    def release(self, at: int, pause_s: float) -> None:
+        self.let_pass(pause_s)
+        if self.jobs(State.HELD):
+            self.tell(Released(self.pick(at, State.HELD).id))
+
+    @precondition(lambda self: self.jobs(State.RUNNING))
+    @rule(at=st.integers(0, 9))
+    def say_something_late(self, at: int) -> None:
+        job = self.pick(at, State.RUNNING)
+        self.tell(Finished(job.id, job.attempt - 1))
+
+    @precondition(lambda self: self.jobs(State.RUNNING))
+    @rule(at=st.integers(0, 9), share=st.floats(0.0, 1.0))
+    def progress(self, at: int, share: float) -> None:
+        job = self.pick(at, State.RUNNING)
+        self.tell(Progressed(job.id, round(share * (job.spec.declared_steps or 0.0), 2)))
+
+    @precondition(lambda self: sum(self.scheduler.ledger.is_present) > 1)
+    @rule(at=st.integers(0, 9))
+    def lose_a_node(self, at: int) -> None:
+        ledger = self.scheduler.ledger
+        here = [node.name for node, there in zip(ledger.nodes, ledger.is_present, strict=True) if there]
+        self.tell(NodeLost(here[at % len(here)]))
+
+    @precondition(lambda self: len(self.scheduler.ledger.nodes) < 12)
+    @rule(size=st.integers(1, 4), kind=st.sampled_from(("V100", "K80")))
+    def join_a_node(self, size: int, kind: str) -> None:
+        self.tell(NodeJoined(Node(f"n{len(self.scheduler.ledger.nodes)}", size, kind)))
+
+    @invariant()
+    def holds_together(self) -> None:
+        self.scheduler.ledger.validate()
+        check_reasons(self.scheduler, self.now)
+
+
+SOME = [variants_of(name)[at] for name in POLICIES for at in (0, -1)]
+"""Of each policy the defaults and the setting with the most going on."""
+
+
+@pytest.mark.parametrize("variant", [v for i, v in enumerate(SOME) if v not in SOME[:i]], ids=label)
+def test_a_scheduler_bears_anything(variant: Variant) -> None:
+    run_state_machine_as_test(lambda: Anything(variant), settings=settings(steady(6), stateful_step_count=25))
