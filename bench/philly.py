@@ -21,7 +21,7 @@ from weft.sim.trace import Trace, read_trace
 from weft.sim.world import load_world
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from reference import simulate as reference  # noqa: E402
+from reference import simulate as reference
 
 JOBS, ALL_JOBS, DEVICES = 20_000, 82_247, 512
 NINE = "tiresias-l:thresholds=" + "/".join(str(300 * 4**i) for i in range(9))

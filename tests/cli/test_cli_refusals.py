@@ -33,6 +33,8 @@ def refusal(weft: Weft, *words: str) -> tuple[str, str]:
         ([*FEW, "--policy", "fifo:speed=5"], "fifo has no parameter speed", "it has none"),
         ([*FEW, "--policy", "las:quantum_s=long"], 'las: quantum_s="long" is not a number', "quantum_s=600"),
         ([*FEW, "--policy", "las:quantum_s=nan"], 'las: quantum_s="nan" is not a number', "quantum_s=600"),
+        ([*FEW, "--policy", "las:quantum_s=20"], "nobody makes progress", "a longer quantum_s"),
+        ([*FEW, "--policy", "fair:quantum_s=0"], "quantum_s 0 is not above 0", "600"),
         ([*FEW, "--policy", "las:quantum_s"], '"quantum_s" in the policy', "key=value"),
         ([*FEW, "--policy", "tiresias-g:history=gone.csv"], "is not none or numbers like 300/1200", "history=none"),
         ([*FEW, "--policy", "tiresias-l:thresholds=9/3"], "thresholds 9/3 are not ascending", "thresholds="),

@@ -72,5 +72,20 @@ def test_cancelling_the_head_of_a_strict_line_lets_the_next_one_start(make: Make
 def test_a_job_that_is_cancelled_as_it_finishes_was_cancelled_too_late(make: Make) -> None:
     scheduler = make("fifo", 1)
     scheduler.handle([submitted("a")], 0.0)
-    assert stopped(scheduler.handle([Cancelled("a"), Finished("a", 1)], 1.0)) == [("a", 1)]
+    assert stopped(scheduler.handle([Cancelled("a"), Finished("a", 1)], 1.0)) == []
     assert not scheduler.ledger.jobs
+
+
+def test_a_job_submitted_and_cancelled_at_one_instant_never_starts(make: Make) -> None:
+    scheduler = make("fifo", 1)
+    assert scheduler.handle([submitted("a"), Cancelled("a")], 0.0) == []
+    assert not scheduler.ledger.jobs
+
+
+def test_an_attempt_that_ends_before_it_hears_of_its_preemption_has_ended_the_job(make: Make) -> None:
+    scheduler = make("srtf", 1)
+    scheduler.handle([submitted("long", declared_steps=100.0)], 0.0)
+    scheduler.handle([submitted("short", declared_steps=1.0)], 1.0)
+    assert scheduler.ledger.jobs["long"].is_waiting
+    assert scheduler.handle([Finished("long", 1)], 1.5) == []
+    assert list(scheduler.ledger.jobs) == ["short"]

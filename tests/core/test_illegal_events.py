@@ -14,8 +14,10 @@ ILLEGAL: dict[str, tuple[Event, str]] = {
     "submitted twice": (submitted("runs"), "runs was submitted before and is still live"),
     "held while running": (Held("runs"), "Held does not fit Job(runs: running"),
     "released while running": (Released("runs"), "Released does not fit Job(runs: running"),
-    "finished before it started": (Finished("waits", 0), "Finished does not fit Job(waits: pending"),
-    "cancelled but unknown": (Cancelled("nobody"), "Cancelled names nobody, which is not a live job"),
+    "finished before it started": (
+        Finished("waits", 0),
+        "Finished names an attempt that was never made: Job(waits",
+    ),
     "held but unknown": (Held("nobody"), "Held names nobody, which is not a live job"),
     "released but unknown": (Released("nobody"), "Released names nobody, which is not a live job"),
     "an unknown node lost": (NodeLost("n7"), "node n7 was lost but was not there"),

@@ -30,10 +30,11 @@ ENDINGS = [events.Finished, events.Failed]
 def brought_to(state: State, make: Make) -> tuple[Scheduler, Script]:
     policy = Script()
     scheduler = make(policy, 1)
+    policy.plans.append(Plan([grant("a", (0, 1))]))
     scheduler.handle([submitted("a")], 0.0)
-    if state is State.RUNNING:
-        policy.plans.append(Plan([grant("a", (0, 1))]))
-        scheduler.handle([], 1.0)
+    if state is not State.RUNNING:
+        policy.plans.append(Plan([], [eviction("a")]))
+        scheduler.handle([], 0.5)
     if state is State.HELD:
         scheduler.handle([events.Held("a")], 1.0)
     return scheduler, policy

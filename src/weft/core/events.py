@@ -37,6 +37,8 @@ class Progressed:
 
 @value
 class Cancelled:
+    """Its owner wants it no more. One that comes when the job is over already is too late and is dropped."""
+
     job_id: str
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from weft.core.commands import Allocation
-from weft.core.transitions import State
+from weft.core.transitions import PENDING, RUNNING, State
 from weft.core.values import JobSpec
 
 NOTHING: Allocation = ()
@@ -23,6 +23,8 @@ class Job:
         "first_start_s",
         "gang_size",
         "id",
+        "is_running",
+        "is_waiting",
         "rate_hz",
         "settled_run_s",
         "settled_steps",
@@ -41,7 +43,9 @@ class Job:
         self.tenant = spec.tenant
         self.arrival_s = now
         self.tie = (now, serial)  # who came first, for good
-        self.state = State.PENDING
+        self.state = PENDING
+        self.is_running = False
+        self.is_waiting = True
         self.declared_steps = math.inf if spec.declared_steps is None else spec.declared_steps
         self.attempt = 0
         self.allocation = NOTHING
@@ -59,31 +63,33 @@ class Job:
             f"ran {self.settled_run_s:g} s before)"
         )
 
-    @property
-    def is_running(self) -> bool:
-        return self.state is State.RUNNING
+    def turn(self, state: State) -> None:
+        """Enter a state. The two that everybody asks for are kept as plain truth values, which is quicker."""
+        self.state = state
+        self.is_running = state is RUNNING
+        self.is_waiting = state is PENDING
 
     def run_s(self, now: float) -> float:
         """How long it has held devices, all attempts."""
-        if self.state is State.RUNNING:
+        if self.is_running:
             return self.settled_run_s + (now - self.since_s)
         return self.settled_run_s
 
     def wait_s(self, now: float) -> float:
         """How long it has waited, all together; time on hold is its owner's wish and does not count."""
-        if self.state is State.PENDING:
+        if self.is_waiting:
             return self.settled_wait_s + (now - self.since_s)
         return self.settled_wait_s
 
     def attained(self, now: float) -> float:
         """Its attained service in device-seconds."""
-        if self.state is State.RUNNING:
+        if self.is_running:
             return self.gang_size * (self.settled_run_s + (now - self.since_s))
         return self.gang_size * self.settled_run_s
 
     def steps_done(self, now: float) -> float:
         """Steps done: as measured when last reported, reckoned by its known rate since."""
-        if self.state is State.RUNNING:
+        if self.is_running:
             return self.settled_steps + (now - self.since_s) * self.rate_hz
         return self.settled_steps
 
@@ -94,7 +100,7 @@ class Job:
     def remaining_at_best_s(self, now: float) -> float:
         """Seconds to its declared end on its best type, wherever it runs: starting or stopping does not change it."""
         steps_done = self.settled_steps
-        if self.state is State.RUNNING:
+        if self.is_running:
             steps_done += (now - self.since_s) * self.rate_hz
         left = self.declared_steps - steps_done
         return left / self.best_rate_hz if left > 0.0 else 0.0

@@ -35,18 +35,21 @@ class Change(StrEnum):
     PROGRESSED = "progressed"
 
 
+QUEUED, LEFT = Change.QUEUED, Change.LEFT
+
+
 class Ledger:
     """Live jobs, free devices, service per tenant. Finished jobs are forgotten."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.jobs: dict[str, Job] = {}
+        self.running: dict[str, Job] = {}
         self.nodes: list[Node] = []
         self.is_present: list[bool] = []
         self.free_masks: list[int] = []
         self.free_counts: list[int] = []
         self.device_count = 0
         self.devices_held = 0
-        self.jobs_running = 0
         self.jobs_held = 0
         self.tenants = Tenants()
         self.nodes_version = 0
@@ -60,7 +63,7 @@ class Ledger:
 
     @property
     def jobs_waiting(self) -> int:
-        return len(self.jobs) - self.jobs_running - self.jobs_held
+        return len(self.jobs) - len(self.running) - self.jobs_held
 
     # ---- events
 
@@ -83,17 +86,21 @@ class Ledger:
         job = Job(spec, self._submitted, now, self._best_rate_hz(spec))
         self.jobs[spec.id] = job
         self.tenants.join(job.tenant)
-        self.changes.append((Change.QUEUED, job))
+        self.changes.append((QUEUED, job))
 
     def _finish(self, event: Finished | Failed, now: float) -> None:
         job = self._known(event)
         if job is None or job.attempt != event.attempt:
             return  # a late word of an attempt that is over
+        if job.attempt == 0:
+            raise IllegalEventError(f"{type(event).__name__} names an attempt that was never made: {job!r}")
         self._leave(job, event, now)
 
     def _cancel(self, event: Cancelled, now: float) -> None:
-        job = self._must_know(event)
-        if job.state is State.RUNNING:
+        job = self._known(event)
+        if job is None:
+            return  # too late: it is over
+        if job.is_running:
             self._stops.append(Stop(job.id, job.attempt))
         self._leave(job, event, now)
 
@@ -103,12 +110,12 @@ class Ledger:
         self._turn(job, event, now)
         if job.state is not before:
             self.jobs_held += 1 if job.state is State.HELD else -1
-            self.changes.append((Change.LEFT if job.state is State.HELD else Change.QUEUED, job))
+            self.changes.append((LEFT if job.state is State.HELD else QUEUED, job))
 
     def _progress(self, event: Progressed, now: float) -> None:
         job = self._known(event)
         if job is not None:
-            reckoned_since_s = now - job.since_s if job.state is State.RUNNING else 0.0
+            reckoned_since_s = now - job.since_s if job.is_running else 0.0
             job.settled_steps = event.steps_done - reckoned_since_s * job.rate_hz
             if job.state is not State.HELD:
                 self.changes.append((Change.PROGRESSED, job))
@@ -123,7 +130,7 @@ class Ledger:
         )
         if at is None:
             raise IllegalEventError(f"node {event.node_name} was lost but was not there")
-        for job in self.jobs.values():
+        for job in list(self.running.values()):
             if any(node == at for node, _ in job.allocation):
                 self._free(job, now)
                 self._turn(job, event, now)
@@ -140,7 +147,7 @@ class Ledger:
         """Give a waiting job its devices; the check has been made."""
         job = self.jobs[grant.job_id]
         allocation = self._take(grant.placement)
-        job.state = self._after(job, Start)
+        job.turn(self._after(job, Start))
         job.settled_wait_s += now - job.since_s
         job.since_s = now
         job.attempt += 1
@@ -149,7 +156,7 @@ class Ledger:
         if job.attempt == 1:
             job.first_start_s = now
         self.devices_held += job.gang_size
-        self.jobs_running += 1
+        self.running[job.id] = job
         self.tenants.widen(job.tenant, job.gang_size, now)
         return Start(job.id, job.attempt, allocation, grant.reason)
 
@@ -157,7 +164,7 @@ class Ledger:
         """Take a running job's devices away; the check has been made."""
         job = self.jobs[eviction.job_id]
         self._free(job, now)
-        job.state = self._after(job, Preempt)
+        job.turn(self._after(job, Preempt))
         return Preempt(job.id, job.attempt, eviction.reason)
 
     # ---- devices and service
@@ -184,36 +191,36 @@ class Ledger:
         job.allocation = NOTHING
         job.rate_hz = job.best_rate_hz
         self.devices_held -= job.gang_size
-        self.jobs_running -= 1
+        del self.running[job.id]
         self.tenants.widen(job.tenant, -job.gang_size, now)
 
     def _settle(self, job: Job, now: float) -> None:
         """Charge the time since the last change to whatever the job was doing."""
         elapsed_s = now - job.since_s
         job.since_s = now
-        if job.state is State.RUNNING:
+        if job.is_running:
             job.settled_run_s += elapsed_s
             job.settled_steps += elapsed_s * job.rate_hz
-        elif job.state is State.PENDING:
+        elif job.is_waiting:
             job.settled_wait_s += elapsed_s
 
     # ---- states
 
     def _leave(self, job: Job, event: Event, now: float) -> None:
-        was_running, was_held = job.state is State.RUNNING, job.state is State.HELD
+        was_running, was_held = job.is_running, job.state is State.HELD
         after = self._after(job, type(event))
         if was_running:
             self._free(job, now)
-        job.state = after
+        job.turn(after)
         self.jobs_held -= was_held
         self.tenants.leave(job.tenant)
         del self.jobs[job.id]
-        self.changes.append((Change.LEFT, job))
+        self.changes.append((LEFT, job))
 
     def _turn(self, job: Job, event: Event, now: float) -> None:
         after = self._after(job, type(event))
         self._settle(job, now)
-        job.state = after
+        job.turn(after)
 
     def _after(self, job: Job, cause: type) -> State:
         after = TRANSITIONS.get((job.state, cause))
@@ -221,10 +228,10 @@ class Ledger:
             raise IllegalEventError(f"{cause.__name__} does not fit {job!r}")
         return after
 
-    def _known(self, event: Finished | Failed | Progressed) -> Job | None:
+    def _known(self, event: Finished | Failed | Progressed | Cancelled) -> Job | None:
         return self.jobs.get(event.job_id)
 
-    def _must_know(self, event: Cancelled | Held | Released) -> Job:
+    def _must_know(self, event: Held | Released) -> Job:
         job = self.jobs.get(event.job_id)
         if job is None:
             raise IllegalEventError(f"{type(event).__name__} names {event.job_id}, which is not a live job")
@@ -265,7 +272,7 @@ class Ledger:
             assert free[at] == full, f"devices of {there.name} are lost: {free[at]:b}"
             assert self.free_counts[at] == self.free_masks[at].bit_count()
         assert self.devices_held == sum(job.gang_size for job in self.jobs.values() if job.is_running)
-        assert self.jobs_running == sum(job.is_running for job in self.jobs.values())
+        assert self.running.keys() == {job.id for job in self.jobs.values() if job.is_running}
         assert self.jobs_held == sum(job.state is State.HELD for job in self.jobs.values())
         self.tenants.validate(self.jobs.values())
 

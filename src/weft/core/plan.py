@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from weft.core.errors import PlanRejectedError
 from weft.core.reasons import Reason
-from weft.core.transitions import State
 from weft.core.value import value
 from weft.core.values import EPSILON_S
 
@@ -48,13 +47,15 @@ class Plan:
 
 def check(plan: Plan, ledger: Ledger, now: float) -> None:
     """The one place that says no. Raises PlanRejectedError, and has changed nothing."""
+    if not plan.wake_at > now:
+        raise PlanRejectedError(f"the policy asks to be woken at {plan.wake_at:g} s, which is not after {now:g} s")
     if not plan.grants and not plan.evictions:
         return
     free: dict[int, int] = {}  # of the nodes the plan touches
     evicted = set()
     for eviction in plan.evictions:
         job = _live(eviction.job_id, ledger)
-        if job.state is not State.RUNNING or job.id in evicted:
+        if not job.is_running or job.id in evicted:
             raise PlanRejectedError(f"{job.id} is evicted but does not run")
         if now < job.since_s + job.spec.min_run_s - EPSILON_S:
             raise PlanRejectedError(f"{job.id} is evicted before its minimum run time of {job.spec.min_run_s:g} s")
@@ -64,7 +65,7 @@ def check(plan: Plan, ledger: Ledger, now: float) -> None:
     granted = set()
     for grant in plan.grants:
         job = _live(grant.job_id, ledger)
-        if job.id in granted or not (job.state is State.PENDING or job.id in evicted):
+        if job.id in granted or not (job.is_waiting or job.id in evicted):
             raise PlanRejectedError(f"{job.id} is granted devices but does not wait for any")
         granted.add(job.id)
         _check_gang(job, grant.placement, ledger)

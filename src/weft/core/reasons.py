@@ -24,7 +24,7 @@ class Code(StrEnum):
 
 TEMPLATES = {
     Code.FITS: "starts on {0} of {1} free devices",
-    Code.FITS_AFTER_PREEMPTING: "starts on {0} devices, {1} of them taken from jobs behind it",
+    Code.FITS_AFTER_PREEMPTING: "starts on {0} devices after preempting {1} of the jobs behind it",
     Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
     Code.HELD: "held by its owner",
     Code.NEEDS_DEVICES: "needs {0} devices; {1} are free",

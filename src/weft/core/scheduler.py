@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from weft.core.commands import Command, WakeAt
 from weft.core.errors import InputError
-from weft.core.events import Cancelled, Event, Failed, Finished, NodeLost
+from weft.core.events import Event, Failed, Finished
 from weft.core.ledger import Ledger
 from weft.core.plan import check
 from weft.core.reasons import Code, Reason
@@ -15,8 +15,8 @@ from weft.core.transitions import State
 from weft.core.values import Cluster
 from weft.core.view import Decider, View
 
-FREEING = (Finished, Failed, Cancelled, NodeLost)
-"""Events recorded before all others of their instant."""
+COMPLETIONS = (Finished, Failed)
+"""Recorded before all other events of their instant."""
 
 
 class Scheduler:
@@ -39,8 +39,10 @@ class Scheduler:
         plan = self._policy.decide(View(ledger, changes, now))
         check(plan, ledger, now)
         commands: list[Command] = [*ledger.take_stops()]
-        commands += [ledger.evict(eviction, now) for eviction in plan.evictions]
-        commands += [ledger.grant(grant, now) for grant in plan.grants]
+        for eviction in plan.evictions:
+            commands.append(ledger.evict(eviction, now))
+        for grant in plan.grants:
+            commands.append(ledger.grant(grant, now))
         if plan.wake_at != self._wake_at:
             self._wake_at = plan.wake_at
             commands.append(WakeAt(plan.wake_at))
@@ -51,7 +53,7 @@ class Scheduler:
         job = self.ledger.jobs.get(job_id)
         if job is None:
             raise InputError(f"no live job is called {job_id}", "finished jobs leave the scheduler")
-        if job.state is State.RUNNING:
+        if job.is_running:
             return None
         if job.state is State.HELD:
             return Reason(Code.HELD)
@@ -59,6 +61,6 @@ class Scheduler:
 
     def _record(self, events: Sequence[Event], now: float) -> None:
         if len(events) > 1:
-            events = sorted(events, key=lambda event: not isinstance(event, FREEING))  # stable
+            events = sorted(events, key=lambda event: not isinstance(event, COMPLETIONS))  # stable
         for event in events:
             self.ledger.record(event, now)

@@ -25,12 +25,14 @@ class View:
         "nodes",
         "nodes_version",
         "now",
+        "running",
         "tenants",
     )
 
     def __init__(self, ledger: Ledger, changes: Sequence[tuple[Change, Job]], now: float) -> None:
         self.now = now
         self.jobs: Mapping[str, Job] = ledger.jobs
+        self.running: Mapping[str, Job] = ledger.running
         self.nodes: Sequence[Node] = ledger.nodes
         self.is_present: Sequence[bool] = ledger.is_present
         self.free_counts: Sequence[int] = ledger.free_counts

@@ -22,20 +22,21 @@ class Bypass:
     def overdue(self, view: View) -> list[Job]:
         """By arrival."""
         for job in view.jobs.values():
-            if job.state is State.PENDING and view.now + EPSILON_S >= job.since_s + self.limit_s:
+            if job.is_waiting and view.now + EPSILON_S >= job.since_s + self.limit_s:
                 self._overdue.add(job.id)
         self._overdue &= view.jobs.keys()
         jobs = [view.jobs[job_id] for job_id in self._overdue]
         return sorted((job for job in jobs if job.state is not State.HELD), key=lambda job: job.tie)
 
     def wake_at(self, view: View, running: Collection[str]) -> float:
-        waiting = [job for job in view.jobs.values() if job.state is State.PENDING and job.id not in running]
-        ends = [job.since_s + self.limit_s for job in waiting if job.id not in self._overdue]
-        evicted = any(job.is_running and job.id not in running for job in view.jobs.values())
-        return min([*ends, view.now + self.limit_s if evicted else math.inf])
+        """When the next one becomes overdue, with these jobs running from now on."""
+        evicted = any(job_id not in running for job_id in view.running)
+        ends = [job.since_s + self.limit_s for job in view.jobs.values() if job.is_waiting and job.id not in running]
+        to_come = [end for end in ends if end > view.now + EPSILON_S]
+        return min([*to_come, view.now + self.limit_s if evicted else math.inf])
 
 
 def checked_limit_s(limit_s: float) -> float:
     if not limit_s > 0:
-        raise InputError(f"a bound on bypass of {limit_s:g} s is not above 0", "leave it out to switch it off")
+        raise InputError(f"bypass_limit_s {limit_s:g} is not above 0", "leave it out to switch it off")
     return limit_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.core.job import Job
@@ -31,7 +31,7 @@ class Draft:
         self.room = Room(view, share)
         self.devices_of = dict.fromkeys(view.tenants, 0)
         """What each tenant has of this plan so far."""
-        self.running = {job.id for job in view.jobs.values() if job.is_running}
+        self.running = set(view.running)
         self.started: dict[str, str] = {}
         """The jobs this plan starts, with the device type of each."""
         self._jobs_in_line = view.jobs_waiting + len(self.running)
@@ -66,16 +66,6 @@ class Draft:
     def plan(self, wake_at: float) -> Plan:
         evictions = [Eviction(standing.job.id, reason) for standing, reason in self._evicted.values()]
         return Plan(self._grants, evictions, wake_at)
-
-    def protection_ends_at(self) -> float:
-        """When the first of the jobs that run from now on may be preempted and could not before."""
-        now = self.view.now
-        ends = [
-            protection_end(job, now if job.id in self.started else job.since_s)
-            for job in map(self.view.jobs.__getitem__, self.running)
-            if job.spec.min_run_s > 0
-        ]
-        return min((end for end in ends if end > now + EPSILON_S), default=math.inf)
 
     def _keep(self, job: Job) -> None:
         standing = self._evictable.pop(job.id, None)
@@ -139,3 +129,14 @@ def protection_end(job: Job, started_s: float) -> float:
 
 def is_protected(job: Job, now: float) -> bool:
     return job.spec.min_run_s > 0 and now + EPSILON_S < protection_end(job, job.since_s)
+
+
+def protection_ends_at(view: View, running: Iterable[str], started: Container[str]) -> float:
+    """When the first of these running jobs, some of them started just now, may be preempted and could not before."""
+    now, ends = view.now, math.inf
+    for job in map(view.jobs.__getitem__, running):
+        if job.spec.min_run_s > 0:
+            end = protection_end(job, now if job.id in started else job.since_s)
+            if now + EPSILON_S < end < ends:
+                ends = end
+    return ends

@@ -16,13 +16,15 @@ from __future__ import annotations
 import math
 from heapq import heapify, heappop, heappush
 
-from weft.core.ledger import Change
+from weft.core.ledger import LEFT, QUEUED
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.line import FRONT, Entry, Line, Shape, earlier
 from weft.policies.room import make_way
 from weft.policies.stages import Key, KeyedOrder, Match, Place, Share
+
+FITS, FITS_AFTER_PREEMPTING, PREEMPTED_FOR = Code.FITS, Code.FITS_AFTER_PREEMPTING, Code.PREEMPTED_FOR
 
 
 class IncrementalPlanner:
@@ -59,9 +61,9 @@ class IncrementalPlanner:
             line.rank_all_waiting(now)
             freed = FRONT
         for change, job in view.changes:
-            if change is Change.QUEUED:
+            if change is QUEUED:
                 newcomers.append(line.queue(job, now))
-            elif change is Change.LEFT:
+            elif change is LEFT:
                 freed = earlier(freed, line.leave(job))
             elif job.id in line.entries:
                 freed = earlier(freed, line.rank_again(line.entries[job.id], now, newcomers))
@@ -89,7 +91,7 @@ class _Walk:
         "_evicted",
         "_is_sorted",
         "_line",
-        "_looks_at_all",
+        "_looks_from",
         "_now",
         "_order",
         "_place",
@@ -109,8 +111,8 @@ class _Walk:
         """No later candidate could have more devices of one type than this, free or of jobs behind it."""
         self._is_sorted = not order.drifts
         """Whether those that may be evicted stand in order."""
-        self._looks_at_all = False
-        """Whether the first of every shape is a candidate, and not the newcomers alone."""
+        self._looks_from: Key | None = None
+        """Behind this place the first of every shape is a candidate; before it only newcomers are."""
 
     def go(self, freed: Key | None, newcomers: list[Entry]) -> None:
         candidates, order = self._candidates, self._order
@@ -125,8 +127,10 @@ class _Walk:
             key, entry = heappop(candidates)
             if entry.is_running or (entry.shape in hopeless and not entry.is_evicted):
                 continue
+            if self._is_exhausted(key):
+                return
             if entry.job.gang_size <= self._reach and self._settle_somewhere(entry):
-                if self._looks_at_all:
+                if self._looks_from is not None:
                     self._look_at_next(entry.shape, key)
             else:
                 hopeless.add(entry.shape)
@@ -141,8 +145,16 @@ class _Walk:
 
     # ---- candidates
 
+    def _is_exhausted(self, key: Key) -> bool:
+        """Nothing is free, and nobody who runs stands behind this place in the line."""
+        line = self._line
+        for kind, runners in line.runners.items():
+            if line.room.total[kind] or not self._is_sorted or (runners.keys and runners.keys[-1] > key):
+                return False
+        return True
+
     def _look_at_all_behind(self, key: Key) -> None:
-        self._looks_at_all = True
+        self._looks_from = key
         for ranked in self._line.waiting.values():
             at = ranked.after(key)
             if at < len(ranked.keys):
@@ -171,7 +183,7 @@ class _Walk:
             if free >= gang_size:
                 placement = self._place.choose(entry.job.spec, room.groups[kind], room.free)
                 if placement is not None:
-                    self._grant(entry, placement, Reason(Code.FITS, (gang_size, free)))
+                    self._grant(entry, placement, Reason(FITS, (gang_size, free)))
                     return True
         return False
 
@@ -199,11 +211,12 @@ class _Walk:
     def _take_from(self, entry: Entry, kind: str, placement: Placement, leaving: list[Entry]) -> None:
         for one in leaving:
             self._line.evict(one, self._now)
-            self._evicted[one.job.id] = (one, Reason(Code.PREEMPTED_FOR, (entry.job.id,)))
+            self._evicted[one.job.id] = (one, Reason(PREEMPTED_FOR, (entry.job.id,)))
             heappush(self._candidates, (one.key, one))
-        self._grant(entry, placement, Reason(Code.FITS_AFTER_PREEMPTING, (entry.job.gang_size, len(leaving))))
-        if not self._looks_at_all and self._line.room.total[kind]:
-            self._look_at_all_behind(entry.key)  # those that left had more than was needed
+        self._grant(entry, placement, Reason(FITS_AFTER_PREEMPTING, (entry.job.gang_size, len(leaving))))
+        looks_here = self._looks_from is not None and self._looks_from <= entry.key
+        if self._line.room.total[kind] and not looks_here:  # those that left had more than was needed
+            self._look_at_all_behind(entry.key)
             heapify(self._candidates)
 
     def _grant(self, entry: Entry, placement: Placement, reason: Reason) -> None:

@@ -8,7 +8,6 @@ from operator import attrgetter
 
 from weft.core.job import Job
 from weft.core.plan import Placement
-from weft.core.transitions import State
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.draft import is_protected, placement_of, protection_end
@@ -77,7 +76,7 @@ class Line:
         self._protected: list[tuple[float, Key, Entry]] = []
         self._kinds_of: dict[Shape, tuple[str, ...]] = {}
         for job in view.jobs.values():
-            if job.state is State.PENDING:
+            if job.is_waiting:
                 self.queue(job, view.now)
             elif job.is_running:
                 self._adopt(job, view.now)

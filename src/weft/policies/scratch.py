@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Container
 
 from weft.core.job import Job
 from weft.core.plan import Plan
 from weft.core.view import View
 from weft.policies.bypass import Bypass
-from weft.policies.draft import Draft
+from weft.policies.draft import Draft, protection_ends_at
 from weft.policies.stages import Admit, Match, Order, Place, Share
 
 
@@ -28,13 +29,15 @@ class ScratchPlanner:
     def decide(self, view: View) -> Plan:
         order = self._order
         order.prepare(view)
+        if not view.jobs_waiting or not (order.preempts or any(view.free_counts)):
+            return Plan(wake_at=self._wake_at(view, view.running, (), view.jobs_waiting))  # nothing can move
         draft = Draft(view, self._place, self._share, order.eviction_line(view) if order.preempts else ())
         if self._serve_overdue(view, draft):
             for admitted in self._admit.rounds(view):
                 self._fill(view, draft, admitted)
                 if draft.is_full:
                     break
-        return draft.plan(self._wake_at(view, draft))
+        return draft.plan(self._wake_at(view, draft.running, draft.started, draft.jobs_waiting))
 
     def _serve_overdue(self, view: View, draft: Draft) -> bool:
         """Those that waited too long go first; false if one of them finds no place, so that all others wait."""
@@ -48,9 +51,9 @@ class ScratchPlanner:
             if draft.is_full:
                 return
 
-    def _wake_at(self, view: View, draft: Draft) -> float:
+    def _wake_at(self, view: View, running: Collection[str], started: Container[str], jobs_waiting: int) -> float:
         return min(
-            self._order.wake_at(view, draft.running, draft.jobs_waiting),
-            self._bypass.wake_at(view, draft.running) if self._bypass else math.inf,
-            draft.protection_ends_at() if self._order.preempts else math.inf,
+            self._order.wake_at(view, running, jobs_waiting),
+            self._bypass.wake_at(view, running) if self._bypass else math.inf,
+            protection_ends_at(view, running, started) if self._order.preempts else math.inf,
         )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
-from weft.core.transitions import State
 from weft.core.values import JobSpec
 from weft.core.view import View
 from weft.policies.group import NodeGroup
@@ -122,7 +121,7 @@ class KeyedOrder:
 
     def eviction_line(self, view: View) -> list[Job]:
         now = view.now
-        return sorted((job for job in view.jobs.values() if job.is_running), key=lambda job: self.key(job, now))
+        return sorted(view.running.values(), key=lambda job: self.key(job, now))
 
     def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
         """From scratch: the first time at which any key changes."""
@@ -138,7 +137,7 @@ def later(time_s: float, now: float) -> float:
 
 
 def _in_line(job: Job, with_running: bool) -> bool:
-    return job.state is State.PENDING or (with_running and job.is_running)
+    return job.is_waiting or (with_running and job.is_running)
 
 
 class Match(Protocol):

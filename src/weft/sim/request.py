@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from weft.core.errors import InputError
 from weft.core.values import Cluster, JobSpec
+from weft.sim.named import NamedPolicy
 from weft.sim.trace import Trace
 from weft.sim.world import World
 
@@ -27,6 +28,16 @@ class Request:
             spec = self.world.describe(job, self.seed)
             if spec.gang_size > shaped.largest_gang(spec):
                 raise self._too_large(i, spec, shaped)
+
+    def check_quantum(self, named: NamedPolicy) -> None:
+        """A policy that preempts sooner than a job gets going again never lets any job end."""
+        quantum_s = named.parameters.get("quantum_s")
+        if isinstance(quantum_s, int | float) and quantum_s <= self.world.preemption_s:
+            raise InputError(
+                f"{named.label}: in a quantum of {quantum_s:g} s nobody makes progress, because a preempted job needs "
+                f"{self.world.preemption_s:g} s to get going again",
+                "give a longer quantum_s, or a world with a smaller preemption_s",
+            )
 
     def _gang_for_all(self) -> int:
         """A gang of this size fits whichever types its job allows; 0 if some job might find none."""

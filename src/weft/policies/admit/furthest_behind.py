@@ -39,10 +39,7 @@ def _progress(view: View) -> dict[str, float]:
     counts: dict[str, int] = {}
     for node, here in zip(view.nodes, view.is_present, strict=True):
         counts[node.device_type] = counts.get(node.device_type, 0) + here * node.device_count
-    for job in view.jobs.values():
-        if job.is_running:
-            allowed = [kind for kind in counts if job.spec.allows(kind)]
-            best = max(allowed, key=job.spec.rate_hz)
-            share = job.gang_size / max(1, counts[best])
-            progress[job.tenant] += share * job.rate_hz / job.spec.rate_hz(best)
+    for job in view.running.values():
+        best = max((kind for kind in counts if job.spec.allows(kind)), key=job.spec.rate_hz)
+        progress[job.tenant] += job.gang_size / max(1, counts[best]) * job.rate_hz / job.spec.rate_hz(best)
     return progress

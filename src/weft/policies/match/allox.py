@@ -54,25 +54,29 @@ class AlloxMatching:
     def pairs(self, view: View, draft: Draft, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
         jobs = list(line)
         while jobs and any(draft.room.total.values()):
-            first = self._first_on_free_devices(jobs, view, draft)
-            started = set()
-            for job, kind in first:
-                yield job, (kind,)
-                if job.id in draft.running:
-                    started.add(job.id)
-            if len(started) == len(first):
-                return
-            stuck = {job.id for job, _ in first} - started
-            jobs = [job for job in jobs if job.id not in stuck and job.id not in started]
+            slots, costs = self._costs(jobs, view, draft)
+            started: set[str] = set()
+            while jobs and not started:
+                first = self._first_on_free_devices(jobs, slots, costs)
+                for job, kind in first:
+                    yield job, (kind,)
+                    if job.id in draft.running:
+                        started.add(job.id)
+                done = {job.id for job, _ in first}
+                if len(started) == len(done):
+                    return
+                stays = [job.id not in done for job in jobs]  # who came first and did not start is left out
+                jobs, costs = [job for job, stay in zip(jobs, stays, strict=True) if stay], costs[stays]
 
     def types(self, spec: JobSpec, present: Sequence[str]) -> tuple[str, ...]:
         return tuple(sorted((kind for kind in present if spec.allows(kind)), key=lambda kind: -spec.rate_hz(kind)))
 
-    def _first_on_free_devices(self, jobs: list[Job], view: View, draft: Draft) -> list[tuple[Job, str]]:
+    def _first_on_free_devices(
+        self, jobs: list[Job], slots: list[Slot], costs: NDArray[np.float64]
+    ) -> list[tuple[Job, str]]:
         """Solve; of each free device's queue the job that is furthest from the end, by arrival."""
         from scipy.optimize import linear_sum_assignment  # costs a third of a second that others need not pay
 
-        slots, costs = self._costs(jobs, view, draft)
         rows, columns = linear_sum_assignment(costs)
         first: dict[tuple[str, int], tuple[int, Job]] = {}
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.policies.stages import Key, KeyedOrder
 
@@ -17,6 +18,10 @@ class Attained(KeyedOrder):
     preempts = True
     is_moved_by_eviction = False
     drifts = True
+
+    def __post_init__(self) -> None:
+        if not self.quantum_s > 0:
+            raise InputError(f"quantum_s {self.quantum_s:g} is not above 0", "the default is 600")
 
     def key(self, job: Job, now: float) -> Key:
         return (job.attained(now), job.tie)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.transitions import State
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.bypass import checked_limit_s
@@ -50,7 +49,7 @@ class Bounded(KeyedOrder):
 
     def touch(self, job: Job, now: float) -> None:
         self.inner.touch(job, now)
-        if job.state is State.PENDING and now + EPSILON_S >= job.since_s + self.limit_s:
+        if job.is_waiting and now + EPSILON_S >= job.since_s + self.limit_s:
             self.overdue.add(job.id)
 
     def learn(self, view: View) -> bool:

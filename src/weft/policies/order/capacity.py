@@ -9,7 +9,6 @@ from heapq import heapify, heappop, heapreplace
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
-from weft.core.transitions import State
 from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.order.lines import LineOrder
@@ -66,4 +65,4 @@ class CapacityQueues(LineOrder):
 
 
 def _waiting(queue: dict[str, Job]) -> Iterator[Job]:
-    return (job for job in queue.values() if job.state is State.PENDING)
+    return (job for job in queue.values() if job.is_waiting)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
+from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.view import View
 from weft.policies.draft import Draft
@@ -25,20 +26,25 @@ class FairTenants(LineOrder):
 
     quantum_s: float
     queues: TenantQueues = field(default_factory=TenantQueues, init=False, repr=False)
+    picks: list[Job] = field(default_factory=list, init=False, repr=False)
 
     preempts = True
 
+    def __post_init__(self) -> None:
+        if not self.quantum_s > 0:
+            raise InputError(f"quantum_s {self.quantum_s:g} is not above 0", "the default is 600")
+
     def prepare(self, view: View) -> None:
         self.queues.update(view)
+        self.picks = self._pick(view) if view.jobs_waiting else []
 
     def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> list[Job]:
-        return self._picks(view)
+        return self.picks
 
     def eviction_line(self, view: View) -> list[Job]:
         """In the order of the picks; those not picked at all go first."""
-        picked = [job for job in self._picks(view) if job.is_running]
-        known = {job.id for job in picked}
-        return picked + [job for job in view.jobs.values() if job.is_running and job.id not in known]
+        picked = {job.id: job for job in self.picks if job.is_running}
+        return [*picked.values(), *(job for job in view.running.values() if job.id not in picked)]
 
     def goes_before(self, job: Job, other: Job, now: float) -> bool:
         return False  # every running job was picked before a job that waits
@@ -46,7 +52,7 @@ class FairTenants(LineOrder):
     def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
         return view.now + self.quantum_s if jobs_waiting else math.inf
 
-    def _picks(self, view: View) -> list[Job]:
+    def _pick(self, view: View) -> list[Job]:
         """Jobs in the order they are picked, until the devices, as far as counts tell, are gone."""
         left = _device_counts(view)
         queues = {tenant: iter(queue.values()) for tenant, queue in self.queues.by_tenant.items()}

@@ -73,9 +73,10 @@ class ServiceQueues(KeyedOrder):
             self.promotions[job.id] = Promotion(job.attained(now), job.run_s(now), job.wait_s(now))
 
     def learn(self, view: View) -> bool:
-        for change, job in view.changes:
-            if change is Change.LEFT and job.state in TERMINAL:
-                self.promotions.pop(job.id, None)
+        if self.promotions:
+            for change, job in view.changes:
+                if change is Change.LEFT and job.state in TERMINAL:
+                    self.promotions.pop(job.id, None)
         return False
 
     def _demoted_at(self, job: Job, now: float) -> float:

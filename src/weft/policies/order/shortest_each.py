@@ -10,7 +10,6 @@ from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
-from weft.core.transitions import State
 from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.match.times import run_s
@@ -67,13 +66,13 @@ class ShortestOnEachType(LineOrder):
         else:
             changed = {job.id: job for change, job in view.changes if change is not Change.LEFT}
             for rows in self.by_type.values():
-                rows[:] = [row for row in rows if row[2].state is State.PENDING and row[2].id not in changed]
+                rows[:] = [row for row in rows if row[2].is_waiting and row[2].id not in changed]
             self._insert(iter(changed.values()))
         self.nodes_version = view.nodes_version
 
     def _insert(self, jobs: Iterator[Job]) -> None:
         for job in jobs:
-            if job.state is State.PENDING:
+            if job.is_waiting:
                 for kind, rows in self.by_type.items():
                     if job.spec.allows(kind):
                         insort(rows, (run_s(job, kind, self.assume_s), job.tie, job))
