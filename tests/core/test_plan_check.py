@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from core_helpers import Make, Script, eviction, grant, picture, submitted
 
@@ -11,8 +13,10 @@ from weft.core.plan import Plan, check
 from weft.core.values import Node
 
 WRONG: dict[str, tuple[Plan, str]] = {
-    "a stranger started": (Plan([grant("nobody", (0, 1))]), "nobody is planned but is not a live job"),
-    "a stranger evicted": (Plan([], [eviction("nobody")]), "nobody is planned but is not a live job"),
+    "a stranger started": (Plan([grant("nobody", (0, 1))]), "nobody is granted devices but does not wait for any"),
+    "a stranger evicted": (Plan([], [eviction("nobody")]), "nobody is evicted but does not run"),
+    "woken in the past": (Plan(wake_at=0.5), "asks to be woken at 0.5 s, which is not after"),
+    "woken at no time": (Plan(wake_at=math.nan), "asks to be woken at nan s"),
     "a waiting job evicted": (Plan([], [eviction("waits")]), "waits is evicted but does not run"),
     "evicted twice": (Plan([], [eviction("runs"), eviction("runs")]), "runs is evicted but does not run"),
     "evicted too soon": (

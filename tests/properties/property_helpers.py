@@ -192,7 +192,7 @@ def check_reasons(scheduler: Scheduler, now: float) -> None:
 
 
 def is_incremental(variant: Variant) -> bool:
-    return isinstance(build(variant)._planner, IncrementalPlanner)
+    return isinstance(build(variant).planner, IncrementalPlanner)
 
 
 INCREMENTAL = [variant for variant in VARIANTS if is_incremental(variant)]

@@ -51,35 +51,29 @@ def check(plan: Plan, ledger: Ledger, now: float) -> None:
         raise PlanRejectedError(f"the policy asks to be woken at {plan.wake_at:g} s, which is not after {now:g} s")
     if not plan.grants and not plan.evictions:
         return
+    jobs, free_counts = ledger.jobs, ledger.free_counts
     free: dict[int, int] = {}  # of the nodes the plan touches
     evicted = set()
     for eviction in plan.evictions:
-        job = _live(eviction.job_id, ledger)
-        if not job.is_running or job.id in evicted:
-            raise PlanRejectedError(f"{job.id} is evicted but does not run")
+        job = jobs.get(eviction.job_id)
+        if job is None or not job.is_running or job.id in evicted:
+            raise PlanRejectedError(f"{eviction.job_id} is evicted but does not run")
         if now < job.since_s + job.spec.min_run_s - EPSILON_S:
             raise PlanRejectedError(f"{job.id} is evicted before its minimum run time of {job.spec.min_run_s:g} s")
         evicted.add(job.id)
         for node, mask in job.allocation:
-            free[node] = free.get(node, ledger.free_counts[node]) + mask.bit_count()
+            free[node] = free.get(node, free_counts[node]) + mask.bit_count()
     granted = set()
     for grant in plan.grants:
-        job = _live(grant.job_id, ledger)
-        if job.id in granted or not (job.is_waiting or job.id in evicted):
-            raise PlanRejectedError(f"{job.id} is granted devices but does not wait for any")
+        job = jobs.get(grant.job_id)
+        if job is None or job.id in granted or not (job.is_waiting or job.id in evicted):
+            raise PlanRejectedError(f"{grant.job_id} is granted devices but does not wait for any")
         granted.add(job.id)
         _check_gang(job, grant.placement, ledger)
         for node, count in grant.placement:
-            free[node] = free.get(node, ledger.free_counts[node]) - count
+            free[node] = free.get(node, free_counts[node]) - count
             if free[node] < 0:
                 raise PlanRejectedError(f"{job.id} is granted more devices of {ledger.nodes[node].name} than are free")
-
-
-def _live(job_id: str, ledger: Ledger) -> Job:
-    job = ledger.jobs.get(job_id)
-    if job is None:
-        raise PlanRejectedError(f"{job_id} is planned but is not a live job")
-    return job
 
 
 def _check_gang(job: Job, placement: Placement, ledger: Ledger) -> None:

@@ -33,8 +33,11 @@ class Scheduler:
         An illegal event raises and changes nothing; those recorded before it stay recorded, and the next
         call decides on them.
         """
-        self._record(events, now)
         ledger = self.ledger
+        if len(events) > 1:
+            events = sorted(events, key=lambda event: not isinstance(event, COMPLETIONS))  # stable
+        for event in events:
+            ledger.record(event, now)
         changes, ledger.changes = ledger.changes, []
         plan = self._policy.decide(View(ledger, changes, now))
         check(plan, ledger, now)
@@ -58,9 +61,3 @@ class Scheduler:
         if job.state is State.HELD:
             return Reason(Code.HELD)
         return self._policy.explain(View(self.ledger, (), now), job)
-
-    def _record(self, events: Sequence[Event], now: float) -> None:
-        if len(events) > 1:
-            events = sorted(events, key=lambda event: not isinstance(event, COMPLETIONS))  # stable
-        for event in events:
-            self.ledger.record(event, now)

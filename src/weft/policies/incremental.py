@@ -19,6 +19,7 @@ from heapq import heapify, heappop, heappush
 from weft.core.ledger import LEFT, QUEUED
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
+from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.line import FRONT, Entry, Line, Shape, earlier
 from weft.policies.room import make_way
@@ -55,7 +56,7 @@ class IncrementalPlanner:
     def _catch_up(self, line: Line, view: View) -> tuple[Key | None, list[Entry]]:
         """Take in what has happened. Returns from where on devices became available, and who is new."""
         now = view.now
-        freed = line.settle(now)
+        freed = line.settle(now) if line.unsettled else None
         newcomers: list[Entry] = []
         if self._order.learn(view):
             line.rank_all_waiting(now)
@@ -67,8 +68,10 @@ class IncrementalPlanner:
                 freed = earlier(freed, line.leave(job))
             elif job.id in line.entries:
                 freed = earlier(freed, line.rank_again(line.entries[job.id], now, newcomers))
-        freed = earlier(freed, line.apply_changes(now, newcomers))
-        freed = earlier(freed, line.end_protection(now))
+        if line.changing and line.changing[0][0] <= now + EPSILON_S:
+            freed = earlier(freed, line.apply_changes(now, newcomers))
+        if line.protected:
+            freed = earlier(freed, line.end_protection(now))
         return self._from_where(freed, newcomers), newcomers
 
     def _from_where(self, freed: Key | None, newcomers: list[Entry]) -> Key | None:
@@ -194,16 +197,16 @@ class _Walk:
             self._is_sorted = True
         most = 0
         for kind in entry.kinds:
-            runners = line.runners[kind]
+            runners, free = line.runners[kind], room.total[kind]
             at = runners.after(entry.key)
-            reach = room.total[kind] + runners.weight_from(at)
-            most = max(most, reach)
-            if at == len(runners.keys) or reach < gang_size:
-                continue
-            way = make_way(self._place, entry.job.spec, room.groups[kind], room.free, runners.items[at:])
-            if way is not None:
-                self._take_from(entry, kind, *way)
-                return True
+            if runners.covers_from(at, gang_size - free):
+                group = room.groups[kind]
+                last = max(at, len(runners.items) - gang_size) if len(group) == 1 else at  # one job a device will do
+                way = make_way(self._place, entry.job.spec, group, room.free, runners.items[last:])
+                if way is not None:
+                    self._take_from(entry, kind, *way)
+                    return True
+            most = max(most, free + runners.weight_from(at))
         if len(entry.kinds) == len(line.runners):
             self._reach = most
         return False

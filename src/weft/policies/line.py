@@ -71,9 +71,9 @@ class Line:
         self._match = match
         self._place = place
         self._drifting: dict[str, Entry] = {}
-        self._unsettled: list[Entry] = []
-        self._changing: list[tuple[float, Key, Entry]] = []
-        self._protected: list[tuple[float, Key, Entry]] = []
+        self.unsettled: list[Entry] = []
+        self.changing: list[tuple[float, Key, Entry]] = []
+        self.protected: list[tuple[float, Key, Entry]] = []
         self._kinds_of: dict[Shape, tuple[str, ...]] = {}
         for job in view.jobs.values():
             if job.is_waiting:
@@ -110,7 +110,7 @@ class Line:
         entry.placement = placement_of(job)
         entry.kind = self.room.kind_of(entry.placement)
         if self._order.preempts and is_protected(job, now):
-            heappush(self._protected, (protection_end(job, job.since_s), job.tie, entry))
+            heappush(self.protected, (protection_end(job, job.since_s), job.tie, entry))
         self.run(entry, now)
 
     def _enter(self, job: Job, now: float) -> Entry:
@@ -165,7 +165,7 @@ class Line:
         entry.is_evicted = True
         self.wait(entry)
         if self._order.is_moved_by_eviction:
-            self._unsettled.append(entry)
+            self.unsettled.append(entry)
         self.expect_change(entry, now)
 
     def start(self, entry: Entry, placement: Placement, now: float) -> None:
@@ -176,7 +176,7 @@ class Line:
         entry.kind = self.room.kind_of(placement)
         min_run_s = entry.job.spec.min_run_s
         if min_run_s > 0.0 and self._order.preempts:
-            heappush(self._protected, (now + min_run_s, entry.job.tie, entry))
+            heappush(self.protected, (now + min_run_s, entry.job.tie, entry))
         self.run(entry, now)
 
     def return_home(self, entry: Entry, now: float) -> None:
@@ -189,14 +189,14 @@ class Line:
     def run(self, entry: Entry, now: float) -> None:
         """It runs from now on; what that does to its key shows once the plan is committed."""
         entry.is_running = True
-        self._unsettled.append(entry)
+        self.unsettled.append(entry)
         self.expect_change(entry, now)
 
     def settle(self, now: float) -> Key | None:
         """Give those that the last plan moved their new places."""
         freed: Key | None = None
         order = self._order
-        unsettled, self._unsettled = self._unsettled, []
+        unsettled, self.unsettled = self.unsettled, []
         for entry in unsettled:
             if not entry.is_running:
                 self._rank_waiting(entry, now)
@@ -237,12 +237,12 @@ class Line:
         change_at = self._order.changes_at(entry.job, now, entry.is_running)
         if change_at != math.inf:
             change_at = later(change_at, now)
-            heappush(self._changing, (change_at, entry.job.tie, entry))
+            heappush(self.changing, (change_at, entry.job.tie, entry))
         entry.change_at = change_at
 
     def apply_changes(self, now: float, newcomers: list[Entry]) -> Key | None:
         """Move those whose keys have changed."""
-        changing, freed = self._changing, None
+        changing, freed = self.changing, None
         due: list[Entry] = []
         while changing and changing[0][0] <= now + EPSILON_S:  # keys may change that much too early
             change_at, _, entry = heappop(changing)
@@ -269,8 +269,8 @@ class Line:
 
     def end_protection(self, now: float) -> Key | None:
         freed: Key | None = None
-        while self._protected and self._protected[0][0] <= now + EPSILON_S:
-            _, _, entry = heappop(self._protected)
+        while self.protected and self.protected[0][0] <= now + EPSILON_S:
+            _, _, entry = heappop(self.protected)
             if entry.is_running and not entry.is_ranked and not is_protected(entry.job, now):
                 entry.key = self._order.key(entry.job, now)
                 self.rank(entry)
@@ -278,7 +278,7 @@ class Line:
         return freed
 
     def wake_at(self, now: float) -> float:
-        changing, protected = self._changing, self._protected
+        changing, protected = self.changing, self.protected
         while changing and changing[0][0] != changing[0][2].change_at:
             heappop(changing)
         while protected and not protected[0][2].is_running:

@@ -53,15 +53,13 @@ class Policy:
         self.share = share or Exclusive()
         self.needs_declared_work = needs_declared_work
         self.parameters: Mapping[str, Any] = {}
-        self._planner: Planner
+        self.planner: Planner
         if isinstance(order, KeyedOrder) and admit is None and not from_scratch:
-            self._planner = IncrementalPlanner(order, self.match, self.place, self.share)
+            self.planner = IncrementalPlanner(order, self.match, self.place, self.share)
         else:
             bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
-            self._planner = ScratchPlanner(admit or Everyone(), order, self.match, self.place, self.share, bypass)
-
-    def decide(self, view: View) -> Plan:
-        return self._planner.decide(view)
+            self.planner = ScratchPlanner(admit or Everyone(), order, self.match, self.place, self.share, bypass)
+        self.decide = self.planner.decide
 
     def explain(self, view: View, job: Job) -> Reason:
         return explain(view, job, self.order, self.match, self.place, self.share)

@@ -66,3 +66,7 @@ class Weighted(Generic[T]):
 
     def weight_from(self, at: int) -> int:
         return sum(self.weights[at:])
+
+    def covers_from(self, at: int, wanted: int) -> bool:
+        """Whether those from a position on weigh so much; quick, because each weighs at least one."""
+        return len(self.weights) - at >= wanted or self.weight_from(at) >= wanted

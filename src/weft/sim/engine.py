@@ -19,8 +19,6 @@ from weft.sim.result import JobTable, Timeline
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import Ground, World
 
-COLUMNS = ("arrival_s", "first_start_s", "finish_s", "run_s", "alone_s")
-
 REPORT_EVERY = 256
 """Finished jobs between two words to whoever watches the progress."""
 
@@ -39,12 +37,14 @@ class Living:
         "run_s",
         "spec",
         "started_s",
+        "steps",
         "steps_left",
     )
 
     def __init__(self, position: int, spec: JobSpec, steps: float) -> None:
         self.position = position
         self.spec = spec
+        self.steps = steps
         self.steps_left = steps
         self.attempt = 0  # of the attempt that runs; 0 while none does
         self.preemptions = 0
@@ -56,6 +56,20 @@ class Living:
         self.pace = 1.0
         self.is_as_reckoned = True
         """Whether the scheduler, which knows only the usual rate, reckons its progress right."""
+
+
+class Rows:
+    """One entry a job in each column. Arrays, because setting single numbers in numpy's takes twice as long."""
+
+    def __init__(self, jobs: int) -> None:
+        self.arrival_s, self.first_start_s, self.finish_s, self.run_s, self.alone_s = (
+            array("d", bytes(8 * jobs)) for _ in range(5)
+        )
+        self.gang_size, self.preemptions = (array("q", bytes(8 * jobs)) for _ in range(2))
+
+    def table(self, trace: Trace) -> JobTable:
+        columns = {name: np.asarray(column) for name, column in vars(self).items()}
+        return JobTable(ids=trace.ids, tenants=trace.tenants_by_job, **columns)
 
 
 class Simulation:
@@ -83,8 +97,7 @@ class Simulation:
         self._notes: list[Event] = []
         self._wake_at = math.inf
         self._finished = 0
-        self._rows = {name: np.full(len(trace), math.nan) for name in COLUMNS}
-        self._gang_size, self._preemptions = np.zeros((2, len(trace)), dtype=np.int64)
+        self._rows = Rows(len(trace))
         self._times_s, self._held, self._waiting = array("d"), array("q"), array("q")
 
     def run(self) -> None:
@@ -129,29 +142,24 @@ class Simulation:
         return events
 
     def _arrive(self, position: int, job: TraceJob, events: list[Event]) -> None:
-        spec = self._world.describe(job, self._seed)
-        steps = job.spec.declared_steps if job.spec.declared_steps is not None else job.duration_s
-        self._gang_size[position] = spec.gang_size
-        self._rows["arrival_s"][position] = job.arrival_s
-        self._rows["alone_s"][position] = steps / self._ground.best_pace(spec)
-        if job.duration_s <= EPSILON_S:  # nothing to do: over before anybody could decide on it
-            for name, value in (
-                ("first_start_s", job.arrival_s),
-                ("finish_s", job.arrival_s),
-                ("run_s", 0.0),
-            ):
-                self._rows[name][position] = value
+        rows, spec = self._rows, self._world.describe(job, self._seed)
+        steps = job.duration_s if job.spec.declared_steps is None else job.spec.declared_steps
+        rows.gang_size[position] = spec.gang_size
+        rows.arrival_s[position] = job.arrival_s
+        rows.alone_s[position] = steps / self._ground.best_pace(spec)
+        if job.duration_s > EPSILON_S:
+            self._living[spec.id] = Living(position, spec, steps)
+            events.append(Submitted(spec))
+        else:  # nothing to do: over before anybody could decide on it
+            rows.first_start_s[position] = rows.finish_s[position] = job.arrival_s
             self._finished += 1
-            return
-        self._living[spec.id] = Living(position, spec, steps)
-        events.append(Submitted(spec))
 
     def _finish(self, living: Living, now: float) -> Event:
         rows, position = self._rows, living.position
-        rows["first_start_s"][position] = living.first_start_s
-        rows["finish_s"][position] = now
-        rows["run_s"][position] = living.run_s + now - living.started_s
-        self._preemptions[position] = living.preemptions
+        rows.first_start_s[position] = living.first_start_s
+        rows.finish_s[position] = now
+        rows.run_s[position] = living.run_s + now - living.started_s
+        rows.preemptions[position] = living.preemptions
         del self._living[living.spec.id]
         self._finished += 1
         if self._finished % REPORT_EVERY == 0:
@@ -192,27 +200,15 @@ class Simulation:
         living.preemptions += 1
         living.attempt = 0  # what was to come of it is stale
         if not living.is_as_reckoned:
-            done = (living.spec.declared_steps or 0.0) - living.steps_left
-            self._notes.append(Progressed(living.spec.id, done))
-        if len(self._to_come) > 64 + 2 * len(self._living):
+            self._notes.append(Progressed(living.spec.id, living.steps - living.steps_left))
+        if len(self._to_come) > 64 + 2 * len(self.scheduler.ledger.running):
             self._to_come = [item for item in self._to_come if item[2] == item[3].attempt]
             heapify(self._to_come)
 
     # ---- what is left
 
     def jobs(self) -> JobTable:
-        trace, rows = self._trace, self._rows
-        return JobTable(
-            ids=trace.ids,
-            tenants=trace.tenants_by_job,
-            gang_size=self._gang_size,
-            arrival_s=rows["arrival_s"],
-            first_start_s=rows["first_start_s"],
-            finish_s=rows["finish_s"],
-            alone_s=rows["alone_s"],
-            run_s=rows["run_s"],
-            preemptions=self._preemptions,
-        )
+        return self._rows.table(self._trace)
 
     def timeline(self) -> Timeline:
         return Timeline(

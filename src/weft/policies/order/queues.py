@@ -63,7 +63,11 @@ class ServiceQueues(KeyedOrder):
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         if is_running:
-            return self._demoted_at(job, now)
+            service = self.service_in_queues(job, now) if self.promotions else job.attained(now)
+            for threshold in self.thresholds:
+                if service + EPSILON_S < threshold:
+                    return now + (threshold - service) / job.gang_size
+            return math.inf
         if self.promote_knob is None:
             return math.inf
         return now if self._is_due(job, now) else self._promoted_at(job, now)
@@ -78,13 +82,6 @@ class ServiceQueues(KeyedOrder):
                 if change is Change.LEFT and job.state in TERMINAL:
                     self.promotions.pop(job.id, None)
         return False
-
-    def _demoted_at(self, job: Job, now: float) -> float:
-        service = self.service_in_queues(job, now)
-        queue = bisect_right(self.thresholds, service + EPSILON_S)
-        if queue == len(self.thresholds):
-            return math.inf
-        return now + (self.thresholds[queue] - service) / job.gang_size
 
     def _promoted_at(self, job: Job, now: float) -> float:
         """When it will have waited long enough, if it goes on waiting."""

@@ -11,7 +11,7 @@ from weft.core.values import JobSpec
 from weft.policies.group import NodeGroup
 from weft.policies.place.anywhere import anywhere
 from weft.policies.place.compact import Compact
-from weft.policies.place.consolidated import Consolidated, best_fit
+from weft.policies.place.consolidated import Consolidated, best_fit, whole_nodes_and_best_fit
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,11 @@ class SkewAware:
         return spec.gang_size > 1 and spec.skew > self.pack_limit
 
     def choose(self, spec: JobSpec, group: NodeGroup, free: Sequence[int]) -> Placement | None:
-        if self.shape(spec):
-            return Consolidated().choose(spec, group, free)
-        exact = best_fit(spec.gang_size, group.nodes, free)
-        return anywhere(spec.gang_size, group, free) if exact is None else ((exact, spec.gang_size),)
+        gang_size = spec.gang_size
+        if gang_size > 1 and spec.skew > self.pack_limit:
+            return whole_nodes_and_best_fit(gang_size, group, free)
+        node = best_fit(gang_size, group.nodes, free)
+        return anywhere(gang_size, group, free) if node is None else ((node, gang_size),)
 
     def refusal(self, spec: JobSpec, group: NodeGroup, free: Sequence[int]) -> Reason:
         return (Consolidated() if self.shape(spec) else Compact()).refusal(spec, group, free)
