@@ -70,7 +70,7 @@ def test_a_job_that_runs_on_no_type_is_refused(refusal):
 def test_too_few_or_too_many_fields_are_refused(refusal, row):
     fields = row.count(",") + 1
     expected = f"jobs.csv, line 3: {fields} fields, but the header has 3"
-    assert str(refusal(f"arrival,duration,gang\n0,1,1\n{row}\n")) == expected
+    assert refusal(f"arrival,duration,gang\n0,1,1\n{row}\n").message == expected
 
 
 def test_a_quote_that_does_not_end_is_refused_where_it_starts(refusal):
@@ -79,16 +79,16 @@ def test_a_quote_that_does_not_end_is_refused_where_it_starts(refusal):
 
 @pytest.mark.parametrize("text", ["", "\n \n", "\ufeff"])
 def test_an_empty_file_is_refused(refusal, text):
-    assert str(refusal(text)) == "jobs.csv: the file is empty"
+    assert refusal(text).message == "jobs.csv: the file is empty"
 
 
 def test_a_header_without_rows_is_refused(refusal):
-    assert str(refusal("arrival,duration,gang\n")) == "jobs.csv: a header but no rows"
+    assert refusal("arrival,duration,gang\n").message == "jobs.csv: a header but no rows"
 
 
 def test_a_file_of_which_nothing_is_left_says_why(refusal):
     text = "job_id,vc,gpu_num,submit_time,duration\n1,a,0,2020-04-01 00:00:00,5\n"
-    assert str(refusal(text)) == "jobs.csv: all rows are left out (needs no GPU: 1)"
+    assert refusal(text).message == "jobs.csv: all rows are left out (needs no GPU: 1)"
 
 
 def test_a_header_that_fits_no_form_lists_the_forms_and_what_plain_needs(refusal):
@@ -100,13 +100,13 @@ def test_a_header_that_fits_no_form_lists_the_forms_and_what_plain_needs(refusal
 
 def test_a_header_that_does_not_fit_the_form_asked_for_says_what_that_needs(refusal):
     error = refusal("arrival,duration,gang\n0,1,1\n", form="tiresias")
-    assert str(error) == "jobs.csv: the first line does not fit the form tiresias"
+    assert error.message == "jobs.csv: the first line does not fit the form tiresias"
     assert "num_gpu" in error.hint
 
 
 def test_an_unknown_form_lists_the_forms(refusal):
     error = refusal("arrival,duration,gang\n0,1,1\n", form="slurm")
-    assert str(error) == 'unknown form "slurm"'
+    assert error.message == 'unknown form "slurm"'
     assert "plain, philly" in error.hint
 
 

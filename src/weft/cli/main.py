@@ -27,9 +27,9 @@ class Translating(click.Group):
             where = error.ctx.command_path if error.ctx else "weft"
             code = _say(error.format_message(), f"{where} --help", WRONG_INPUT)
         except InputError as error:
-            code = _say(str(error), error.hint, WRONG_INPUT)
+            code = _say(error.message, error.hint, WRONG_INPUT)
         except WeftError as error:
-            code = _say(str(error), error.hint, FAILED)
+            code = _say(error.message, error.hint, FAILED)
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         sys.exit(code)

@@ -13,8 +13,12 @@ class WeftError(Exception):
     """Something weft can name. `hint` says what to do about it and may be empty."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
+        super().__init__(message, hint)
+        self.message = message
         self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
 
 class InputError(WeftError):
