@@ -19,7 +19,6 @@ $(READY): pyproject.toml
 demo: $(READY)  ## Simulate the sample trace under five policies and write a report
 	@mkdir -p out
 	$(BIN)/weft simulate sample --cluster 4x4 --policy fifo,backfill,srsf,tiresias-l,tiresias-g --report out/demo.html
-	@echo "The report is out/demo.html"
 
 test: $(READY)  ## Run the tests
 	$(BIN)/pytest -n auto
@@ -35,3 +34,4 @@ bench: $(READY)  ## Print each figure beside its goal and the peers' (TRACES=../
 
 clean:  ## Remove what the other verbs made
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

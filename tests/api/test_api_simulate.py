@@ -35,6 +35,8 @@ class Lifo(weft.KeyedOrder):
 
 def test_jobs_in_memory_become_a_data_frame() -> None:
     results = weft.simulate(JOBS, cluster="1x2", policy=["fifo", "tiresias-l:thresholds=20"], world="ideal")
+    assert results["fifo"] is results[0]
+    assert results["fifo"].trace == "jobs"
     frame = results.to_frame()
     assert list(frame["policy"]) == ["fifo", "tiresias-l:thresholds=20"]
     assert list(frame["jobs"]) == [3, 3]
@@ -102,5 +104,6 @@ def test_importing_weft_loads_no_numpy_and_still_offers_everything() -> None:
     script = "import sys, weft; print('numpy' in sys.modules, [hasattr(weft, name) for name in weft.__all__])"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert said == f"False {[True] * len(weft.__all__)}\n"
+    assert dir(weft) == sorted([*weft.__all__, "__version__"])
     with pytest.raises(AttributeError):
         weft.unheard_of  # noqa: B018

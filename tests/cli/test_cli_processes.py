@@ -110,6 +110,19 @@ def test_a_reader_that_goes_away_is_no_reason_to_complain() -> None:
     assert process.wait(PATIENCE_S) == 1
 
 
+def test_files_are_written_even_if_the_reader_goes_away() -> None:
+    outputs = ["--report", "h.html", "--json", "h.json", "--csv", "h.csv"]
+    process = subprocess.Popen(
+        command_line("simulate", "few.csv", "--cluster", "2x2", *outputs),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout
+    process.stdout.close()
+    process.wait(PATIENCE_S)
+    assert all(Path(name).stat().st_size for name in ("h.html", "h.json", "h.csv"))
+
+
 def test_a_terminal_shows_a_bar_for_each_policy_and_stdout_has_the_data_only() -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(

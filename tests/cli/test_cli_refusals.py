@@ -36,20 +36,28 @@ def refusal(weft: Weft, *words: str) -> tuple[str, str]:
         ([*FEW, "--policy", "las:quantum_s=20"], "nobody makes progress", "a longer quantum_s"),
         ([*FEW, "--policy", "fair:quantum_s=0"], "quantum_s 0 is not above 0", "600"),
         ([*FEW, "--policy", "las:quantum_s"], '"quantum_s" in the policy', "key=value"),
-        ([*FEW, "--policy", "tiresias-g:history=gone.csv"], "is not none or numbers like 300/1200", "history=none"),
+        ([*FEW, "--policy", "fifo,"], 'the policies "fifo," have a comma too many', "one comma"),
+        ([*FEW, "--policy", ""], "no policy is named", "fifo"),
+        ([*FEW, "--policy", "tiresias-g:history=gone.csv"], '="gone.csv" is not none or numbers', "history=none"),
+        ([*FEW, "--policy", "tiresias-g:history=gone.csv"], "no such file exists", "history=none"),
+        ([*FEW, "--policy", "tiresias-l:thresholds="], "thresholds is empty, it takes numbers", "thresholds=3250"),
+        ([*FEW, "--policy", "mine.py:KeyedOrder"], "mine.py:KeyedOrder: KeyedOrder has no key", "write key"),
         ([*FEW, "--policy", "tiresias-l:thresholds=9/3"], "thresholds 9/3 are not ascending", "thresholds="),
         ([*FEW, "--policy", "gone.py:Mine"], "gone.py: no such file", "path/to/file.py:Name"),
         ([*FEW, "--policy", "mine.py"], "does not say which policy", "mine.py:Name"),
         ([*FEW, "--policy", "mine.py:ByNam"], 'mine.py has no "ByNam"', "did you mean ByName?"),
         ([*FEW, "--policy", "mine.py:wrong"], "mine.py:wrong is no policy", "a KeyedOrder"),
         ([*FEW, "--policy", "mine.py:Handmade"], "needs the parameter share", "mine.py:Handmade:share=VALUE"),
-        ([*FEW, "--world", "flat"], "the world file flat cannot be read", "ideal, default"),
+        ([*FEW, "--world", "flat"], 'there is no world "flat", and no such file', "ideal, default"),
+        ([*FEW, "--world", "idael"], 'there is no world "idael"', "did you mean ideal?"),
+        ([*FEW, "--world", "."], "the world file . cannot be read", "TOML"),
         ([*FEW, "--format", "xml"], 'unknown form "xml"', "plain"),
         ([*FEW, "--jobs", "0"], "jobs is 0", "1 or more"),
         ([*FEW, "--jobs", "all"], "'all' is not a valid integer", "--help"),
         ([*FEW, "--seed", "-1"], "seed is -1", "0 or more"),
         ([*FEW, "--workers", "0"], "workers is 0", "1 or more"),
         ([*FEW, "--json", "gone/runs.json"], "cannot write gone/runs.json", "folder"),
+        ([*FEW, "--report", "runs.pdf"], "runs.pdf does not end in .html", "--report runs.html"),
         ([*FEW, "--report", "gone/runs.html"], "cannot write gone/runs.html", "folder"),
         ([*FEW, "--json", "-", "--csv", "-"], "several outputs are to go to -", "its own"),
         (["few.csv", "--cluster", "64"], '"64" in the cluster "64" is no group of nodes', "64x8"),
@@ -75,6 +83,32 @@ def test_a_row_that_cannot_be_read_is_named_by_file_line_and_column(weft: Weft) 
     assert '"ten"' in error
 
 
+@pytest.mark.parametrize(
+    ("line", "error", "hint"),
+    [
+        ("preemption_s = -1", "preemption_s = -1 is wrong", "a number of seconds ≥ 0"),
+        ('preemption_s = "x"', "preemption_s = 'x' is wrong", "a number of seconds ≥ 0"),
+        ("preemption_s = nan", "preemption_s = nan is wrong", "a number of seconds ≥ 0"),
+        ("preemption_s = true", "preemption_s = True is wrong", "a number of seconds ≥ 0"),
+        ("counts_only = 1", "counts_only = 1 is wrong", "true or false"),
+        ("preemption = 1", "unknown key preemption", "did you mean preemption_s?"),
+        ("speed.V100 = nan", "[speed] V100 = nan is not a number above 0", "V100 = 1.0"),
+        ("skew.vgg = -1", "[skew] vgg = -1 is not a number ≥ 0", "vgg = 1.0"),
+        ('unknown.skew = ["x"]', "unknown = {'skew': ['x']} is wrong", "a list of numbers"),
+    ],
+)
+def test_a_wrong_value_of_a_world_is_told_from_a_wrong_key(weft: Weft, line: str, error: str, hint: str) -> None:
+    Path("my.toml").write_text(line)
+    said, advice = refusal(weft, *FEW, "--world", "my.toml")
+    assert said == f"my.toml: {error}"
+    assert hint in advice
+
+
+def test_the_sample_is_called_sample(weft: Weft) -> None:
+    error, _ = refusal(weft, "sample", "--cluster", "1x1")
+    assert error.startswith("sample, line 2: job ")
+
+
 def test_a_job_for_a_type_that_the_cluster_has_not_is_named(weft: Weft) -> None:
     Path("typed.csv").write_text(TYPED)
     error, hint = refusal(weft, "typed.csv", "--cluster", "4x4:V100")
@@ -85,7 +119,7 @@ def test_a_job_for_a_type_that_the_cluster_has_not_is_named(weft: Weft) -> None:
 def test_a_gang_has_to_fit_on_devices_of_a_type_it_may_use(weft: Weft) -> None:
     Path("typed.csv").write_text(TYPED)
     error, _ = refusal(weft, "typed.csv", "--cluster", "4x4:V100,1x1:K80")
-    assert "job job-2 is a gang of 2, and the cluster has only 1 devices of a type it may use" in error
+    assert "job job-2 is a gang of 2, and the cluster has only 1 device of a type it may use" in error
     assert weft("simulate", "typed.csv", "--cluster", "4x4:V100,1x2:K80").exit_code == 0
 
 

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 from command import Weft
+
+from weft.cli.main import weft as command
 
 KEYS = [
     "policy", "parameters", "jobs", "mean_jct_s", "median_jct_s", "p95_jct_s", "p99_jct_s", "mean_queue_s",
     "makespan_s", "utilisation", "preemptions", "events", "wall_s", "p99_queue_s", "mean_rho", "p99_rho", "jain",
-    "cluster", "device_count", "seed", "bins",
+    "trace", "cluster", "device_count", "seed", "bins",
 ]  # fmt: skip
 
 
@@ -70,6 +73,14 @@ def test_every_output_is_written(weft: Weft) -> None:
     assert len(runs_of(Path("runs.json").read_text())) == 2
     assert len(Path("jobs.csv").read_text().splitlines()) == 1 + 2 * 3
     assert "<title>few on 2x2</title>" in Path("runs.html").read_text()
+    assert result.stderr == "wrote runs.json\nwrote jobs.csv\nwrote runs.html\n"
+
+
+def test_columns_that_mean_nothing_are_named_in_one_line(weft: Weft) -> None:
+    Path("more.csv").write_text("arrival,duration,gang,Colour,priority\n0,5,1,red,7\n")
+    result = weft("simulate", "more.csv", "--cluster", "1x4", "--policy", "fifo")
+    assert result.stderr == "note: columns ignored: Colour, priority\n"
+    assert result.stdout.startswith("more: 1 job on 1x4 (4 devices), ")
 
 
 def test_the_same_seed_gives_the_same_bytes_however_many_workers_there_are(weft: Weft) -> None:
@@ -107,6 +118,33 @@ def test_the_list_of_policies_tells_each_parameter_the_way_it_is_typed(weft: Wef
     text = " ".join(weft("policies").stdout.split())
     assert "parameters: thresholds=3250, promote_knob=none, pack_limit=0.2, bypass_limit_s=none" in text
     assert "Strict arrival order" in text
+    assert "promote_knob A job that has waited this many times as long as it ran" in text
+
+
+def test_one_policy_is_explained_with_its_parameters(weft: Weft) -> None:
+    text = weft("policies", "las").stdout
+    assert "quantum_s=600\n      Seconds after" in text
+    assert "fifo" not in text
+    assert max(map(len, weft("policies").stdout.splitlines())) <= 80
+    assert "did you mean las?" in weft("policies", "lass").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("simulate s", ["sample"]),
+        ("simulate m", []),
+        ("simulate sample --world i", ["ideal"]),
+        ("simulate sample --world ", ["ideal", "default", "few.csv", "many.csv", "mine.py"]),
+        ("simulate sample --format ph", ["philly", "philly-json"]),
+        ("simulate sample --policy fifo,sr", ["fifo,srtf", "fifo,srsf"]),
+        ("policies ti", ["tiresias-l", "tiresias-g"]),
+    ],
+)
+def test_a_shell_is_offered_the_words_that_weft_knows(words: str, offered: list[str]) -> None:
+    *before, incomplete = words.split(" ")
+    items = ShellComplete(command, {}, "weft", "_WEFT_COMPLETE").get_completions(before, incomplete)
+    assert [item.value for item in items if item.type == "plain"] == offered
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

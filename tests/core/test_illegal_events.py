@@ -18,8 +18,6 @@ ILLEGAL: dict[str, tuple[Event, str]] = {
         Finished("waits", 0),
         "Finished names an attempt that was never made: Job(waits",
     ),
-    "held but unknown": (Held("nobody"), "Held names nobody, which is not a live job"),
-    "released but unknown": (Released("nobody"), "Released names nobody, which is not a live job"),
     "an unknown node lost": (NodeLost("n7"), "node n7 was lost but was not there"),
     "a node there already": (NodeJoined(Node("n0", 1)), "node n0 joined but was there already"),
 }
@@ -42,18 +40,34 @@ def test_an_illegal_event_raises_and_changes_nothing(make: Make, case: str) -> N
     assert picture(scheduler.ledger) == before
 
 
-def test_what_was_recorded_before_an_illegal_event_is_decided_on_by_the_next_call(make: Make) -> None:
+def test_the_others_of_an_instant_with_an_illegal_event_are_decided_on_by_the_next_call(make: Make) -> None:
     scheduler = one_runs_one_waits(make)
     with pytest.raises(IllegalEventError):
-        scheduler.handle([Finished("runs", 1), Held("nobody")], 1.0)
+        scheduler.handle([submitted("waits"), submitted("comes"), Finished("runs", 1)], 1.0)
     scheduler.handle([], 2.0)
     assert running(scheduler) == {"waits"}
+    assert "comes" in scheduler.ledger.jobs
+
+
+@pytest.mark.parametrize("late", [Held("over"), Released("over"), Cancelled("over"), Finished("over", 3)])
+def test_a_word_about_a_job_that_is_over_is_too_late_and_is_dropped(make: Make, late: Event) -> None:
+    scheduler = one_runs_one_waits(make)
+    before = picture(scheduler.ledger)
+    assert scheduler.handle([late], 1.0) == []
+    assert picture(scheduler.ledger) == before
+
+
+def test_time_does_not_run_backwards(make: Make) -> None:
+    scheduler = one_runs_one_waits(make)
+    scheduler.handle([], 10.0)
+    with pytest.raises(IllegalEventError, match="it is 10 s already, and something happens at 5 s"):
+        scheduler.handle([], 5.0)
 
 
 def test_a_stop_that_was_not_handed_out_for_an_illegal_event_comes_with_the_next_call(make: Make) -> None:
     scheduler = one_runs_one_waits(make)
     with pytest.raises(IllegalEventError):
-        scheduler.handle([Cancelled("runs"), Held("nobody")], 1.0)
+        scheduler.handle([Cancelled("runs"), submitted("waits")], 1.0)
     assert [type(command).__name__ for command in scheduler.handle([], 1.0)] == ["Stop", "Start"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_helpers import Make, Script, grant, nodes, running, started, submitted
+from core_helpers import Make, Script, grant, nodes, running, started, stopped, submitted
 
 from weft.core.events import Finished, NodeJoined, NodeLost
 from weft.core.plan import Plan
@@ -76,3 +76,9 @@ def test_a_node_lost_in_the_same_instant_as_an_arrival_is_recorded_first(make: M
     scheduler = make("fifo", *nodes(2, 2))
     commands = scheduler.handle([submitted("a", 2), NodeLost("n0")], 0.0)
     assert started(commands) == {"a": ((1, 0b11),)}
+
+
+def test_the_tasks_of_a_gang_that_outlive_a_lost_node_are_told_to_stop(make: Make) -> None:
+    scheduler = make("backfill", *nodes(1, 1))
+    scheduler.handle([submitted("a", 2)], 0.0)
+    assert stopped(scheduler.handle([NodeLost("n0")], 1.0)) == [("a", 1)]

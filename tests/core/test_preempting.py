@@ -85,3 +85,9 @@ def test_a_quantum_counts_only_while_somebody_waits(make: Make) -> None:
     assert wakes(scheduler.handle([submitted("a")], 0.0)) == []
     assert wakes(scheduler.handle([submitted("b")], 10.0)) == [70.0]
     assert wakes(scheduler.handle([Finished("b", 1)], 20.0)) == [math.inf]
+
+
+def test_a_policy_woken_too_early_is_woken_again(make: Make) -> None:
+    scheduler = make("tiresias-l", 1)
+    assert wakes(scheduler.handle([submitted("a")], 0.0)) == [3250.0]
+    assert wakes(scheduler.handle([Woken()], 3249.0)) == [3250.0]

@@ -25,7 +25,7 @@ def test_progress_is_reckoned_by_the_known_rate_of_the_type(make: Make) -> None:
 def test_measured_progress_replaces_what_was_reckoned(make: Make) -> None:
     scheduler = make("fifo", 1)
     scheduler.handle([submitted("a", declared_steps=100.0)], 0.0)
-    scheduler.handle([Progressed("a", 4.0)], 10.0)
+    scheduler.handle([Progressed("a", 1, 4.0)], 10.0)
     job = scheduler.ledger.jobs["a"]
     assert job.steps_done(10.0) == 4.0
     assert job.steps_done(16.0) == 10.0
@@ -36,13 +36,13 @@ def test_progress_of_a_waiting_job_stays_as_measured(make: Make) -> None:
     scheduler = make(Script(Plan([grant("a", (0, 1))]), Plan([], [eviction("a")])), 1)
     scheduler.handle([submitted("a", declared_steps=100.0)], 0.0)
     scheduler.handle([], 10.0)
-    scheduler.handle([Progressed("a", 7.0)], 11.0)
+    scheduler.handle([Progressed("a", 1, 7.0)], 11.0)
     assert scheduler.ledger.jobs["a"].steps_done(50.0) == 7.0
 
 
 def test_progress_of_a_job_that_is_over_is_dropped(make: Make) -> None:
     scheduler = make("fifo", 1)
-    assert scheduler.handle([Progressed("nobody", 4.0)], 10.0) == []
+    assert scheduler.handle([Progressed("nobody", 1, 4.0)], 10.0) == []
 
 
 def test_a_job_that_declares_nothing_has_no_end_in_sight(make: Make) -> None:

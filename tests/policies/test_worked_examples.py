@@ -51,10 +51,6 @@ def test_the_forty_jobs_on_gpus_only(name: str, mean_s: float) -> None:
     assert (table.finish_s - table.arrival_s).mean() == pytest.approx(mean_s, abs=0.005)
 
 
-needs_allox = pytest.mark.skipif("allox" not in POLICIES, reason="no policy called allox yet")
-
-
-@needs_allox
 def test_allox_matches_the_forty_jobs_to_gpus_and_cpus() -> None:
     table = run(read_trace(FIXTURES / "allox-40.csv"), GPUS_AND_CPUS, POLICIES["allox"](alpha=1.0), PLAIN)
     assert (table.finish_s - table.arrival_s).mean() == pytest.approx(2013.35, abs=0.005)
@@ -73,12 +69,10 @@ def two_of_each_type() -> JobTable:
     return run(jobs, cluster((2, 1, "X"), (2, 1, "Y")), POLICIES["allox"](alpha=1.0), types)
 
 
-@needs_allox
 def test_allox_finds_the_least_total_completion_time() -> None:
     assert two_of_each_type().finish_s.sum() == pytest.approx(85)
 
 
-@needs_allox
 def test_allox_puts_the_jobs_that_suffer_most_on_the_fast_type() -> None:
     finish_s = by_id(two_of_each_type(), "finish_s")
     assert finish_s == pytest.approx({"J1": 20, "J2": 25, "J3": 20, "J4": 20})

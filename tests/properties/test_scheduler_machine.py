@@ -137,7 +137,7 @@ class Anything(RuleBasedStateMachine):
     @rule(at=st.integers(0, 9), share=st.floats(0.0, 1.0))
     def progress(self, at: int, share: float) -> None:
         job = self.pick(at, State.RUNNING)
-        self.tell(Progressed(job.id, round(share * (job.spec.declared_steps or 0.0), 2)))
+        self.tell(Progressed(job.id, job.attempt, round(share * (job.spec.declared_steps or 0.0), 2)))
 
     @precondition(lambda self: sum(self.scheduler.ledger.is_present) > 1)
     @rule(at=st.integers(0, 9))

@@ -40,6 +40,7 @@ def make_run(jobs: JobTable, policy: str = "fifo", parameters: Mapping[str, Any]
     return Run(
         policy=policy,
         parameters=parameters if parameters is not None else {"quantum_s": 60.0},
+        trace=changes.pop("trace", "sample"),
         cluster=changes.pop("cluster", "1x4"),
         seed=changes.pop("seed", 7),
         jobs=jobs,

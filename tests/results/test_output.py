@@ -10,7 +10,8 @@ import pytest
 from make_runs import job_table, make_run, synthetic_run
 
 from weft.core.errors import InputError
-from weft.sim.output import as_json, check_writable, json_text, labels, write_csv, write_json, write_text
+from weft.sim.labels import numbered, short_labels
+from weft.sim.output import as_json, check_writable, json_text, write_csv, write_json, write_text
 
 RUNS = [synthetic_run("fifo", restart_s=30.0, depth=None), synthetic_run("srsf", slowness=0.1)]
 FIRST_KEYS = [
@@ -22,7 +23,7 @@ FIRST_KEYS = [
 def test_each_run_has_the_promised_keys_first() -> None:
     for run in as_json(RUNS)["runs"]:
         assert list(run)[: len(FIRST_KEYS)] == FIRST_KEYS
-        more = {"p99_queue_s", "mean_rho", "p99_rho", "jain", "cluster", "device_count", "seed", "bins"}
+        more = {"p99_queue_s", "mean_rho", "p99_rho", "jain", "trace", "cluster", "device_count", "seed", "bins"}
         assert set(run) == {*FIRST_KEYS, *more}
 
 
@@ -73,7 +74,19 @@ def test_the_csv_has_one_row_per_job_and_policy(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_policy_are_numbered_so_that_they_can_be_told_apart() -> None:
-    assert labels([*RUNS, RUNS[0]]) == ["fifo #1", "srsf", "fifo #2"]
+    assert numbered(["fifo", "srsf", "fifo"]) == ["fifo #1", "srsf", "fifo #2"]
+
+
+def test_a_short_label_has_neither_file_nor_parameters() -> None:
+    asked = ["las:quantum_s=60", "las", "my/small_first.py:small_first:patience_s=600", "<lambda>"]
+    assert short_labels(asked) == ["las #1", "las #2", "small_first", "<lambda>"]
+
+
+def test_machines_are_given_the_policy_in_full(tmp_path: Path) -> None:
+    run = make_run(RUNS[0].jobs, "mine.py:Mine:key=1")
+    write_csv([run], tmp_path / "jobs.csv")
+    assert "mine.py:Mine:key=1,job-0," in (tmp_path / "jobs.csv").read_text()
+    assert as_json([run])["runs"][0]["policy"] == "mine.py:Mine:key=1"
 
 
 def test_writing_replaces_the_old_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ def test_every_policy_and_parameter_is_on_the_page(html: str) -> None:
     assert "placement=consolidated" in words
 
 
+def test_what_all_runs_have_in_common_is_said_once(tmp_path: Path) -> None:
+    runs = [synthetic_run(policy, world="flat", own=at) for at, policy in enumerate(["fifo", "mine.py:Mine:own=1"])]
+    words = Page(report(tmp_path, "Common", runs)).words
+    assert words.count("world=flat") == 1
+    assert {"own=0", "own=1", "Mine"} < set(words)
+    assert words.count("mine.py:Mine:own=1") == 1
+
+
 def test_the_same_runs_give_the_same_bytes(html: str, tmp_path: Path) -> None:
     assert report(tmp_path, "Sample trace") == html
 

@@ -68,7 +68,7 @@ def test_each_policys_mean_is_compared_with_the_first() -> None:
 
 def test_every_parameter_is_printed_beside_the_result() -> None:
     run = make_run(job_table([0.0], [5.0], [5.0]), parameters={"queues": [3250, 1e4], "place": "pack", "depth": None})
-    assert "queues=[3250, 10000.0], place=pack, depth=null" in text_of([run])
+    assert "queues=[3250, 10000.0], place=pack, depth=none" in text_of([run])
 
 
 def test_names_that_look_like_markup_are_printed_as_they_are() -> None:
@@ -79,6 +79,23 @@ def test_a_long_name_folds_and_the_numbers_stay() -> None:
     text = text_of([synthetic_run("a-policy-with-a-name-longer-than-any-table-has-room-for")])
     assert max(map(len, text.splitlines())) <= 80
     assert "Preemptions" in text
+
+
+def test_long_policies_are_short_in_the_tables_and_in_full_beside_their_parameters() -> None:
+    asked = ["small_first.py:small_first:patience_s=600", "tiresias-g:history=a/rather/long/path.csv", "tiresias-g"]
+    lines = text_of([synthetic_run(policy) for policy in asked]).splitlines()
+    parameters = lines.index("Parameters")
+    for label in ("small_first", "tiresias-g #1", "tiresias-g #2"):
+        assert len([line for line in lines[:parameters] if line.startswith(f"{label} ")]) == 3
+    assert [line for line in lines if "patience_s=600" in line] == [f"small_first    {asked[0]}"]
+    assert [line for line in lines if "history=" in line] == [f"tiresias-g #1  {asked[1]}"]
+    assert all(line == line.rstrip() for line in lines[parameters:])
+
+
+def test_one_job_is_one_job() -> None:
+    text = text_of([make_run(job_table([0.0], [5.0], [5.0]))])
+    assert "1 job " in text
+    assert "1 jobs" not in text
 
 
 def test_a_piped_table_has_no_escape_codes() -> None:

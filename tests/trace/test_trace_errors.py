@@ -24,7 +24,7 @@ GOOD = "a,0,60,1,auto,4G,V100,0"
         ("b,0,1h,1,,,,", 'column duration: "1h" is not a number of seconds ≥ 0'),
         ("b,0,60,0,,,,", 'column gang: "0" is not a whole number ≥ 1'),
         ("b,0,60,1.5,,,,", 'column gang: "1.5" is not a whole number ≥ 1'),
-        ("b,0,60,99999999999,,,,", 'column gang: "99999999999" is not a whole number ≥ 1'),
+        ("b,0,60,99999999999,,,,", 'column gang: "99999999999" is not a number up to 2,147,483,647'),
         ("b,soon,60,1,,,,", 'column arrival: "soon" is not a number of seconds or a time such as'),
         (
             "b,2024-01-01,60,1,,,,",
@@ -96,6 +96,37 @@ def test_a_header_that_fits_no_form_lists_the_forms_and_what_plain_needs(refusal
     assert "jobs.csv: the first line is the header of no form" in str(error)
     assert "philly-json" in error.hint
     assert "columns arrival, duration, gang" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint", "hint"),
+    [
+        ("arival,duration,gang", "no column arrival", "arival: did you mean arrival? The form plain"),
+        ("arrival,duration", "no column gang", "The form plain needs columns arrival, duration, gang."),
+        ("submit_time,tenant", "no column duration and no column gang", "The form plain needs"),
+    ],
+)
+@pytest.mark.parametrize("form", [None, "plain"])
+def test_a_header_that_is_nearly_plain_is_told_what_it_lacks(refusal, header, complaint, hint, form):
+    error = refusal(f"{header}\n1,2,3\n", form=form)
+    assert error.message == f"jobs.csv: the header has {complaint}"
+    assert error.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolon"), ("\t", "tab")])
+def test_another_separator_is_named(refusal, mark, name):
+    error = refusal("arrival,duration,gang\n0,1,1\n".replace(",", mark))
+    assert error.message == f"jobs.csv: the columns are separated by {name}s"
+    assert "commas" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("column", "meant"), [("tennant", "tenant"), ("Modle", "model"), ("usr", "user"), ("device_type", "device_types")]
+)
+def test_a_slip_in_an_optional_column_is_refused(refusal, column, meant):
+    error = refusal(f"arrival,duration,gang,{column}\n0,1,1,x\n")
+    assert error.message == f"jobs.csv, line 1: unknown column {column}"
+    assert f"did you mean {meant}?" in error.hint
 
 
 def test_a_header_that_does_not_fit_the_form_asked_for_says_what_that_needs(refusal):

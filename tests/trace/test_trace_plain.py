@@ -76,6 +76,12 @@ def test_a_column_of_the_exact_name_wins_over_a_synonym(write):
     assert job.spec.tenant == "lab"
 
 
+def test_columns_that_mean_nothing_are_kept_in_mind(write):
+    trace = read_trace([write("arrival,duration,gang,tenant,Tenants,colour,\n0,60,2,ada,x,red,\n")])
+    assert trace.ignored_columns == ("Tenants", "colour")
+    assert trace.first(1).ignored_columns == trace.ignored_columns
+
+
 def test_arrivals_may_be_dates_and_without_a_zone_they_are_utc(write):
     rows = "2024-03-31 01:30:00,1,1\n2024-03-31T02:30:00Z,1,1\n2024-03-31T05:30:00+02:00,1,1\n"
     trace = read_trace([write("arrival,duration,gang\n" + rows)])

@@ -12,6 +12,7 @@ from rich.table import Column
 from rich.text import Text
 
 from weft.cli.told import Told
+from weft.sim.labels import short_labels
 from weft.sim.trace import Trace
 
 LONGEST_NAME = 24
@@ -43,8 +44,8 @@ class Bars(Told):
 
     def begins(self, trace: Trace, policies: Sequence[str]) -> None:
         super().begins(trace, policies)
-        for policy in policies:
-            self._progress.add_task(policy, start=False, total=len(trace))
+        for label in short_labels(policies):
+            self._progress.add_task(label, start=False, total=len(trace))
         self._progress.start()
 
     def progressed(self, finished: Sequence[int]) -> None:

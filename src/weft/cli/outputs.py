@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import click
 
 from weft.core.errors import InputError
 from weft.sim.output import STDOUT, check_writable, write_csv, write_json
 from weft.sim.results import Results
+
+PAGE_SUFFIXES = ("", ".html", ".htm")
 
 
 @dataclass(frozen=True)
@@ -22,15 +28,25 @@ class Outputs:
             if named.count(path) > 1:
                 raise InputError(f"several outputs are to go to {path}", "give each of --json, --csv, --report its own")
             check_writable(path)
+        if self.report and Path(self.report).suffix.lower() not in PAGE_SUFFIXES:
+            hint = f"use .html, as in --report {Path(self.report).with_suffix('.html')}"
+            raise InputError(f"the report is a page, and {self.report} does not end in .html", hint)
 
     @property
     def uses_stdout(self) -> bool:
         return STDOUT in astuple(self)
 
-    def write(self, results: Results, title: str) -> None:
-        if self.json:
-            write_json(results.runs, self.json)
-        if self.csv:
-            write_csv(results.runs, self.csv)
-        if self.report:
-            results.report(self.report, title)
+    def write(self, results: Results) -> None:
+        """Files first: whoever reads standard output may go away in the middle of it."""
+        for path, write in sorted(self._writers(results), key=lambda each: each[0] == STDOUT):
+            write(path)
+            if path != STDOUT:
+                click.echo(f"wrote {path}", err=True)
+
+    def _writers(self, results: Results) -> list[tuple[str, Callable[[str], None]]]:
+        writers: list[tuple[str | None, Callable[[str], None]]] = [
+            (self.json, lambda path: write_json(results.runs, path)),
+            (self.csv, lambda path: write_csv(results.runs, path)),
+            (self.report, results.report),
+        ]
+        return [(path, write) for path, write in writers if path]

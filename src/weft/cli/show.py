@@ -5,19 +5,17 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from weft.cli.told import Told
 from weft.sim.results import Results
 from weft.sim.table import render_table
+from weft.sim.words import counted
 
 
-def show(results: Results, told: Told, *, to_stderr: bool) -> None:
+def show(results: Results, *, to_stderr: bool) -> None:
     console = Console(stderr=to_stderr)
     first = results[0]
+    jobs, devices = counted(len(first.jobs.ids), "job"), counted(first.device_count, "device")
+    world = first.parameters["world.name"]
     console.print(
-        Text(
-            f"{told.trace_name}: {told.job_count:,} jobs on {first.cluster} ({first.device_count:,} devices), "
-            f"world {first.parameters['world.name']}, seed {first.seed}"
-        ),
-        end="\n\n",
+        Text(f"{first.trace}: {jobs} on {first.cluster} ({devices}), world {world}, seed {first.seed}"), end="\n\n"
     )
     render_table(results.runs, console)

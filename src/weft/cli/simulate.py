@@ -6,21 +6,15 @@ import os
 
 import click
 
+from weft.cli.complete import SAMPLE, complete_form, complete_policies, complete_trace, complete_world
 from weft.core.errors import InputError
 
-SAMPLE, SAMPLE_CLUSTER = "sample", "4x4"
+SAMPLE_CLUSTER = "4x4"
 DEFAULT_POLICIES = "fifo,tiresias-l"
 
 
-def _complete_policies(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
-    from weft.policies.registry import POLICIES
-
-    before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in POLICIES if name.startswith(last)]
-
-
 @click.command(short_help="Simulate a trace on a cluster under one policy or several.")
-@click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path())
+@click.argument("traces", nargs=-1, metavar="TRACE...", type=click.Path(), shell_complete=complete_trace)
 @click.option(
     "--cluster",
     metavar="SHAPE",
@@ -33,7 +27,7 @@ def _complete_policies(context: click.Context, option: click.Parameter, incomple
     metavar="NAMES",
     multiple=True,
     default=[DEFAULT_POLICIES],
-    shell_complete=_complete_policies,
+    shell_complete=complete_policies,
     help="What to compare, with commas between; the first is what the others are measured against. Parameters: "
     "NAME:key=value:key=value, lists with slashes. Your own: path/to/file.py:Name. See weft policies.  "
     f"[default: {DEFAULT_POLICIES}]",
@@ -44,11 +38,18 @@ def _complete_policies(context: click.Context, option: click.Parameter, incomple
     default="default",
     show_default=True,
     metavar="NAME|FILE",
+    shell_complete=complete_world,
     help="What preemption costs and how fast jobs run: ideal (only counts matter, preemption is free), default, "
     "or a TOML file that changes values of the default.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws what the trace leaves open.")
-@click.option("--format", "form", metavar="FORM", help="The form of the trace; found by itself if not given.")
+@click.option(
+    "--format",
+    "form",
+    metavar="FORM",
+    shell_complete=complete_form,
+    help="The form of the trace; found by itself if not given.",
+)
 @click.option("--json", metavar="FILE", type=click.Path(), help="Write the figures; - is standard output.")
 @click.option("--csv", metavar="FILE", type=click.Path(), help="Write a row per job and policy.")
 @click.option("--report", metavar="FILE.html", type=click.Path(), help="Write a page with tables and figures.")
@@ -100,8 +101,8 @@ def simulate(
             form=form,
             watcher=watcher,
         )
-    show(results, watcher, to_stderr=outputs.uses_stdout)
-    outputs.write(results, f"{watcher.trace_name} on {cluster}")
+    outputs.write(results)
+    show(results, to_stderr=outputs.uses_stdout)
 
 
 def _default_cluster(traces: tuple[str, ...]) -> str:

@@ -10,19 +10,18 @@ import click
 
 from weft.sim.trace import Trace
 from weft.sim.watcher import Watcher
+from weft.sim.words import counted
 
 
 class Told(Watcher):
-    """One line about rows that are left out; no bars."""
-
-    trace_name = ""
-    job_count = 0
+    """One line about rows that are left out, one about columns that are; no bars."""
 
     def begins(self, trace: Trace, policies: Sequence[str]) -> None:
-        self.trace_name, self.job_count = trace.name, len(trace)
         if trace.left_out:
             reasons = ", ".join(f"{reason}: {count:,}" for reason, count in trace.left_out.items())
-            click.echo(f"note: {sum(trace.left_out.values()):,} rows left out ({reasons})", err=True)
+            click.echo(f"note: {counted(sum(trace.left_out.values()), 'row')} left out ({reasons})", err=True)
+        if trace.ignored_columns:
+            click.echo(f"note: columns ignored: {', '.join(trace.ignored_columns)}", err=True)
 
     def __enter__(self) -> Told:
         return self

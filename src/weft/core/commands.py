@@ -30,7 +30,7 @@ class Preempt:
 
 @value
 class Stop:
-    """End the attempt for good: its job was cancelled."""
+    """End the attempt: its job was cancelled, or the node of other tasks of its gang is lost."""
 
     job_id: str
     attempt: int

@@ -29,9 +29,13 @@ class Failed:
 
 @value
 class Progressed:
-    """The driver measured how far the job has come; replaces what the ledger had reckoned."""
+    """The driver measured how far the job has come; replaces what the ledger had reckoned.
+
+    The attempt is the one that runs, or the last one that did. A word of an older one is late and is dropped.
+    """
 
     job_id: str
+    attempt: int
     steps_done: float
 
 

@@ -21,6 +21,7 @@ class Job:
         "best_rate_hz",
         "declared_steps",
         "first_start_s",
+        "first_wait_s",
         "gang_size",
         "id",
         "is_running",
@@ -51,6 +52,7 @@ class Job:
         self.allocation = NOTHING
         self.since_s = now
         self.first_start_s = math.inf
+        self.first_wait_s = 0.0  # how long it had waited when it first started
         self.best_rate_hz = best_rate_hz
         self.rate_hz = best_rate_hz
         self.settled_run_s = 0.0
@@ -63,7 +65,7 @@ class Job:
             f"ran {self.settled_run_s:g} s before)"
         )
 
-    def turn(self, state: State) -> None:
+    def enter(self, state: State) -> None:
         """Enter a state. The two that everybody asks for are kept as plain truth values, which is quicker."""
         self.state = state
         self.is_running = state is RUNNING

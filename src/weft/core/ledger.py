@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from weft.core.commands import Allocation, Preempt, Start, Stop
-from weft.core.errors import IllegalEventError, InputError
+from weft.core.errors import IllegalEventError
 from weft.core.events import (
     Cancelled,
     Event,
@@ -24,7 +24,7 @@ from weft.core.job import NOTHING, Job
 from weft.core.plan import Eviction, Grant, Placement
 from weft.core.tenants import Tenants
 from weft.core.transitions import TERMINAL, TRANSITIONS, State
-from weft.core.values import Cluster, JobSpec, Node
+from weft.core.values import Cluster, JobSpec, Node, check_spec
 
 
 class Change(StrEnum):
@@ -52,8 +52,8 @@ class Ledger:
         self.devices_held = 0
         self.jobs_held = 0
         self.tenants = Tenants()
-        self.nodes_version = 0
-        """Counts how often nodes came or went."""
+        self.version = 0
+        """Rises when nodes come or go: whoever remembers anything must start anew."""
         self.changes: list[tuple[Change, Job]] = []
         self._submitted = 0
         self._device_types: tuple[str, ...] = ()
@@ -80,8 +80,7 @@ class Ledger:
         spec = event.job
         if spec.id in self.jobs:
             raise IllegalEventError(f"{spec.id} was submitted before and is still live: {self.jobs[spec.id]!r}")
-        if spec.gang_size < 1:
-            raise InputError(f"{spec.id} asks for a gang of {spec.gang_size}", "a gang has at least one task")
+        check_spec(spec)
         self._submitted += 1
         job = Job(spec, self._submitted, now, self._best_rate_hz(spec))
         self.jobs[spec.id] = job
@@ -105,16 +104,16 @@ class Ledger:
         self._leave(job, event, now)
 
     def _hold(self, event: Held | Released, now: float) -> None:
-        job = self._must_know(event)
-        before = job.state
+        job = self._known(event)
+        if job is None or self._after(job, type(event)) is job.state:
+            return  # too late: it is over; or said twice
         self._turn(job, event, now)
-        if job.state is not before:
-            self.jobs_held += 1 if job.state is State.HELD else -1
-            self.changes.append((LEFT if job.state is State.HELD else QUEUED, job))
+        self.jobs_held += 1 if job.state is State.HELD else -1
+        self.changes.append((LEFT if job.state is State.HELD else QUEUED, job))
 
     def _progress(self, event: Progressed, now: float) -> None:
         job = self._known(event)
-        if job is not None:
+        if job is not None and job.attempt == event.attempt:
             reckoned_since_s = now - job.since_s if job.is_running else 0.0
             job.settled_steps = event.steps_done - reckoned_since_s * job.rate_hz
             if job.state is not State.HELD:
@@ -132,6 +131,8 @@ class Ledger:
             raise IllegalEventError(f"node {event.node_name} was lost but was not there")
         for job in list(self.running.values()):
             if any(node == at for node, _ in job.allocation):
+                if len(job.allocation) > 1:
+                    self._stops.append(Stop(job.id, job.attempt))  # those of its tasks that still run elsewhere
                 self._free(job, now)
                 self._turn(job, event, now)
         self.is_present[at] = False
@@ -147,7 +148,7 @@ class Ledger:
         """Give a waiting job its devices; the check has been made."""
         job = self.jobs[grant.job_id]
         allocation = self._take(grant.placement)
-        job.turn(self._after(job, Start))
+        job.enter(self._after(job, Start))
         job.settled_wait_s += now - job.since_s
         job.since_s = now
         job.attempt += 1
@@ -155,6 +156,7 @@ class Ledger:
         job.rate_hz = job.spec.rate_hz(self.nodes[allocation[0][0]].device_type)
         if job.attempt == 1:
             job.first_start_s = now
+            job.first_wait_s = job.settled_wait_s
         self.devices_held += job.gang_size
         self.running[job.id] = job
         self.tenants.widen(job.tenant, job.gang_size, now)
@@ -164,7 +166,7 @@ class Ledger:
         """Take a running job's devices away; the check has been made."""
         job = self.jobs[eviction.job_id]
         self._free(job, now)
-        job.turn(self._after(job, Preempt))
+        job.enter(self._after(job, Preempt))
         return Preempt(job.id, job.attempt, eviction.reason)
 
     # ---- devices and service
@@ -211,7 +213,7 @@ class Ledger:
         after = self._after(job, type(event))
         if was_running:
             self._free(job, now)
-        job.turn(after)
+        job.enter(after)
         self.jobs_held -= was_held
         self.tenants.leave(job.tenant)
         del self.jobs[job.id]
@@ -220,7 +222,7 @@ class Ledger:
     def _turn(self, job: Job, event: Event, now: float) -> None:
         after = self._after(job, type(event))
         self._settle(job, now)
-        job.turn(after)
+        job.enter(after)
 
     def _after(self, job: Job, cause: type) -> State:
         after = TRANSITIONS.get((job.state, cause))
@@ -228,14 +230,8 @@ class Ledger:
             raise IllegalEventError(f"{cause.__name__} does not fit {job!r}")
         return after
 
-    def _known(self, event: Finished | Failed | Progressed | Cancelled) -> Job | None:
+    def _known(self, event: Finished | Failed | Progressed | Cancelled | Held | Released) -> Job | None:
         return self.jobs.get(event.job_id)
-
-    def _must_know(self, event: Held | Released) -> Job:
-        job = self.jobs.get(event.job_id)
-        if job is None:
-            raise IllegalEventError(f"{type(event).__name__} names {event.job_id}, which is not a live job")
-        return job
 
     def _best_rate_hz(self, spec: JobSpec) -> float:
         if not spec.step_rate_hz:
@@ -243,7 +239,7 @@ class Ledger:
         return max((spec.rate_hz(kind) for kind in self._device_types if spec.allows(kind)), default=1.0)
 
     def _count_devices(self) -> None:
-        self.nodes_version += 1
+        self.version += 1
         present = [node for node, here in zip(self.nodes, self.is_present, strict=True) if here]
         self.device_count = sum(node.device_count for node in present)
         self._device_types = tuple(dict.fromkeys(node.device_type for node in present))

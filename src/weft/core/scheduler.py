@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from weft.core.commands import Command, WakeAt
-from weft.core.errors import InputError
-from weft.core.events import Event, Failed, Finished
+from weft.core.errors import IllegalEventError, InputError, WeftError
+from weft.core.events import Event, Failed, Finished, Woken
 from weft.core.ledger import Ledger
 from weft.core.plan import check
 from weft.core.reasons import Code, Reason
@@ -26,21 +26,23 @@ class Scheduler:
         self.ledger = Ledger(cluster)
         self._policy = policy
         self._wake_at = math.inf
+        self._now = -math.inf
 
     def handle(self, events: Sequence[Event], now: float) -> list[Command]:
         """Record the events, make one decision, and return what is to be done about it.
 
-        An illegal event raises and changes nothing; those recorded before it stay recorded, and the next
-        call decides on them.
+        An illegal event changes nothing. It is raised when the others of its instant have been recorded; the
+        next call decides on those.
         """
         ledger = self.ledger
-        if len(events) > 1:
-            events = sorted(events, key=lambda event: not isinstance(event, COMPLETIONS))  # stable
-        for event in events:
-            ledger.record(event, now)
+        self._record(events, now)
         changes, ledger.changes = ledger.changes, []
-        plan = self._policy.decide(View(ledger, changes, now))
-        check(plan, ledger, now)
+        try:
+            plan = self._policy.decide(View(ledger, changes, now))
+            check(plan, ledger, now)
+        except Exception:
+            ledger.version += 1  # what the policy remembers may be of a plan that never was
+            raise
         commands: list[Command] = [*ledger.take_stops()]
         for eviction in plan.evictions:
             commands.append(ledger.evict(eviction, now))
@@ -50,6 +52,23 @@ class Scheduler:
             self._wake_at = plan.wake_at
             commands.append(WakeAt(plan.wake_at))
         return commands
+
+    def _record(self, events: Sequence[Event], now: float) -> None:
+        if now < self._now:
+            raise IllegalEventError(f"it is {self._now:g} s already, and something happens at {now:g} s")
+        self._now = now
+        if len(events) > 1:
+            events = sorted(events, key=lambda event: not isinstance(event, COMPLETIONS))  # stable
+        illegal: WeftError | None = None
+        for event in events:
+            if type(event) is Woken:
+                self._wake_at = math.inf  # the wish is fulfilled, even if it was too early
+            try:
+                self.ledger.record(event, now)
+            except WeftError as error:
+                illegal = illegal or error
+        if illegal is not None:
+            raise illegal
 
     def reason(self, job_id: str, now: float) -> Reason | None:
         """Why a live job does not run; None if it does."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
 
+from weft.core.errors import InputError
 from weft.core.value import value
 
 EPSILON_S = 1e-6
@@ -34,7 +36,7 @@ class JobSpec:
     step_rate_hz: Mapping[str, float] = field(default_factory=dict)
     """Steps per second of the whole gang, per device type, as far as known."""
     memory_bytes: int | None = None
-    skew: float = 0.0
+    skew: float | None = None
     """Placement sensitivity: a gang spread over more nodes than it needs takes 1 + skew times as long a step."""
     min_run_s: float = 0.0
     """Once started it is not preempted before this long."""
@@ -46,6 +48,19 @@ class JobSpec:
 
     def allows(self, device_type: str) -> bool:
         return self.device_types is None or device_type in self.device_types
+
+
+def check_spec(spec: JobSpec) -> None:
+    """Raise InputError for a description that makes no sense."""
+    numbers = {"declared_steps": spec.declared_steps, "skew": spec.skew, "min_run_s": spec.min_run_s}
+    for name, number in numbers.items():
+        if number is not None and not 0 <= number < math.inf:
+            raise InputError(f"{spec.id} has {name} = {number}", "it is a number, 0 or more")
+    for kind, rate_hz in spec.step_rate_hz.items():
+        if not 0 < rate_hz < math.inf:
+            raise InputError(f"{spec.id} makes {rate_hz} steps a second on {kind}", "a rate is above 0")
+    if spec.gang_size < 1:
+        raise InputError(f"{spec.id} asks for a gang of {spec.gang_size}", "a gang has at least one task")
 
 
 @value

@@ -18,15 +18,16 @@ class View:
 
     __slots__ = (
         "changes",
+        "device_count",
         "free_counts",
         "is_present",
         "jobs",
         "jobs_waiting",
         "nodes",
-        "nodes_version",
         "now",
         "running",
         "tenants",
+        "version",
     )
 
     def __init__(self, ledger: Ledger, changes: Sequence[tuple[Change, Job]], now: float) -> None:
@@ -36,11 +37,12 @@ class View:
         self.nodes: Sequence[Node] = ledger.nodes
         self.is_present: Sequence[bool] = ledger.is_present
         self.free_counts: Sequence[int] = ledger.free_counts
-        self.nodes_version = ledger.nodes_version
+        self.version = ledger.version
         self.tenants: Tenants = ledger.tenants
         self.jobs_waiting = ledger.jobs_waiting
+        self.device_count = ledger.device_count
         self.changes = changes
-        """What has happened to jobs and nodes since the policy last looked; indexes live on it."""
+        """What has happened to jobs since the policy last looked; indexes live on it. Void when the version is new."""
 
 
 class Decider(Protocol):

@@ -28,6 +28,13 @@ class Bypass:
         jobs = [view.jobs[job_id] for job_id in self._overdue]
         return sorted((job for job in jobs if job.state is not State.HELD), key=lambda job: job.tie)
 
+    def blocker(self, view: View, job: Job) -> Job | None:
+        """The overdue job that waits and that this one must not pass."""
+        waiting = [view.jobs[job_id] for job_id in self._overdue if job_id in view.jobs]
+        waiting = [other for other in waiting if other.is_waiting]
+        first = min(waiting, key=lambda other: other.tie, default=job)
+        return None if first is job or (job in waiting and job.tie < first.tie) else first
+
     def wake_at(self, view: View, running: Collection[str]) -> float:
         """When the next one becomes overdue, with these jobs running from now on."""
         evicted = any(job_id not in running for job_id in view.running)

@@ -21,24 +21,24 @@ def explain(view: View, job: Job, order: Order, match: Match, place: Place, shar
     why_not = order.why_not(view, job)
     if why_not is not None:
         return why_not
-    free = sum(room.total[kind] for kind in able)
-    taken = _reach_behind(view, job, order, room) if order.preempts else 0
-    for kind in able:
-        if place.choose(job.spec, room.groups[kind], room.free) is not None:
-            return Reason(Code.NEXT_DECISION)
     refusal = place.refusal(job.spec, room.groups[able[0]], room.free)
+    free = room.total[able[0]]
+    taken = _reach_behind(view, job, order, room, able[0]) if order.preempts else 0
+    if any(place.choose(job.spec, room.groups[kind], room.free) is not None for kind in able):
+        return Reason(Code.NEXT_DECISION)
     if taken and refusal.code is Code.NEEDS_DEVICES:
         return Reason(Code.OUTRANKED, (job.gang_size, free, taken))
     return refusal
 
 
-def _reach_behind(view: View, job: Job, order: Order, room: Room) -> int:
-    """Add to the room what the job could take from running jobs behind it; returns how many devices that is."""
+def _reach_behind(view: View, job: Job, order: Order, room: Room, kind: str) -> int:
+    """Add to the room what the job could take from running jobs behind it; returns how many devices of a type."""
     behind = 0
     for other in reversed(order.eviction_line(view)):
         if not order.goes_before(job, other, view.now):
             break
         if not is_protected(other, view.now):
-            room.give(placement_of(other))
-            behind += other.gang_size
+            placement = placement_of(other)
+            room.give(placement)
+            behind += other.gang_size if room.kind_of(placement) == kind else 0
     return behind

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
 
+from weft.core.errors import InputError
+
 GROWTH = 1.1
 """New samples count once there are a tenth more of them: an index that moved at every finish would move every job."""
+
+TINY = 1e-9
 
 
 class History:
@@ -15,6 +20,8 @@ class History:
 
     def __init__(self, samples: Iterable[float] = ()) -> None:
         self._new: list[float] = list(samples)
+        if not all(0 <= sample < math.inf for sample in self._new):
+            raise InputError("a history has samples that are no device-seconds", "they are numbers, 0 or more")
         self._samples: list[float] = []
         self._sums: list[float] = [0.0]
         self.refresh()
@@ -47,7 +54,7 @@ class History:
         last = bisect_right(samples, attained + quantum)
         done = last - first
         spent = sums[last] - sums[first] - done * attained + (longer - done) * quantum
-        return done / spent
+        return done / max(spent, TINY)  # differences of large sums may come out as nothing, or less
 
     def best_index(self, attained: float) -> float:
         """The Gittins index proper: the supremum over quanta, which one of the samples attains."""

@@ -7,6 +7,9 @@ behind it) only become fewer. So
 - once a job of some shape finds no place, no later job of that shape does;
 - a job that waited before, with no more devices to choose from now, still waits.
 
+It also relies on keys that end with the job's tie, on jobs that block standing before all that do not, on a match
+and a share that depend on nothing but descriptions and holdings; `Policy` takes the plain planner where they do not.
+
 A decision is therefore a walk over few candidates: the newcomers, and of each shape the first waiting job behind
 the place where devices became available. It makes the very plan that `scratch` makes; a test holds it to that.
 """
@@ -40,10 +43,9 @@ class IncrementalPlanner:
 
     def decide(self, view: View) -> Plan:
         freed: Key | None
-        if self._line is None or self._line.nodes_version != view.nodes_version:
-            self._order.learn(view)
+        if self._order.learn(view) or self._line is None or self._line.version != view.version:
             self._line = Line(view, self._order, self._match, self._place, self._share)
-            self._line.settle(view.now)
+            self._line.settle(view.now, [])
             freed, newcomers = FRONT, list[Entry]()
         else:
             freed, newcomers = self._catch_up(self._line, view)
@@ -56,11 +58,8 @@ class IncrementalPlanner:
     def _catch_up(self, line: Line, view: View) -> tuple[Key | None, list[Entry]]:
         """Take in what has happened. Returns from where on devices became available, and who is new."""
         now = view.now
-        freed = line.settle(now) if line.unsettled else None
         newcomers: list[Entry] = []
-        if self._order.learn(view):
-            line.rank_all_waiting(now)
-            freed = FRONT
+        freed = line.settle(now, newcomers) if line.unsettled else None
         for change, job in view.changes:
             if change is QUEUED:
                 newcomers.append(line.queue(job, now))
@@ -68,6 +67,7 @@ class IncrementalPlanner:
                 freed = earlier(freed, line.leave(job))
             elif job.id in line.entries:
                 freed = earlier(freed, line.rank_again(line.entries[job.id], now, newcomers))
+                line.expect_change(line.entries[job.id], now)
         if line.changing and line.changing[0][0] <= now + EPSILON_S:
             freed = earlier(freed, line.apply_changes(now, newcomers))
         if line.protected:
@@ -120,7 +120,7 @@ class _Walk:
     def go(self, freed: Key | None, newcomers: list[Entry]) -> None:
         candidates, order = self._candidates, self._order
         for entry in newcomers:
-            if (freed is None or entry.key < freed) and entry.job.id in self._line.entries:
+            if (freed is None or entry.key < freed) and self._line.entries.get(entry.job.id) is entry:
                 candidates.append((entry.key, entry))
         if freed is not None:
             self._look_at_all_behind(freed)
@@ -200,9 +200,7 @@ class _Walk:
             runners, free = line.runners[kind], room.total[kind]
             at = runners.after(entry.key)
             if runners.covers_from(at, gang_size - free):
-                group = room.groups[kind]
-                last = max(at, len(runners.items) - gang_size) if len(group) == 1 else at  # one job a device will do
-                way = make_way(self._place, entry.job.spec, group, room.free, runners.items[last:])
+                way = make_way(self._place, entry.job.spec, room.groups[kind], room.free, runners.items[at:])
                 if way is not None:
                     self._take_from(entry, kind, *way)
                     return True

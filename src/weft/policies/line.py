@@ -6,6 +6,7 @@ import math
 from heapq import heappop, heappush
 from operator import attrgetter
 
+from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.values import EPSILON_S
@@ -61,7 +62,7 @@ class Line:
     """Everything the fast planner remembers. Methods that make devices available say from which key on."""
 
     def __init__(self, view: View, order: KeyedOrder, match: Match, place: Place, share: Share) -> None:
-        self.nodes_version = view.nodes_version
+        self.version = view.version
         self.room = Room(view, share)
         self.entries: dict[str, Entry] = {}
         self.waiting: dict[Shape, Ranked[Entry]] = {}
@@ -121,7 +122,13 @@ class Line:
             kinds = self._match.types(spec, tuple(self.room.groups))
             if not spec.step_rate_hz:
                 self._kinds_of[shape] = kinds
-        entry = self.entries[job.id] = Entry(job, self._order.key(job, now), kinds, shape)
+        key = self._order.key(job, now)
+        if not key or key[-1] is not job.tie:
+            raise InputError(
+                f"the key {key} of {type(self._order).__name__} does not end with the job's tie",
+                "end the tuple with job.tie: that is what makes keys of different jobs different",
+            )
+        entry = self.entries[job.id] = Entry(job, key, kinds, shape)
         return entry
 
     # ---- waiting and running
@@ -192,17 +199,19 @@ class Line:
         self.unsettled.append(entry)
         self.expect_change(entry, now)
 
-    def settle(self, now: float) -> Key | None:
-        """Give those that the last plan moved their new places."""
+    def settle(self, now: float, newcomers: list[Entry]) -> Key | None:
+        """Give those that the last plan moved their new places; one that waits is a newcomer there."""
         freed: Key | None = None
         order = self._order
         unsettled, self.unsettled = self.unsettled, []
         for entry in unsettled:
             if not entry.is_running:
-                self._rank_waiting(entry, now)
+                freed = earlier(freed, self.rank_again(entry, now, newcomers))
             elif entry.job.is_running and order.preempts and not entry.is_ranked:
                 if entry.job.spec.min_run_s > 0.0 and is_protected(entry.job, now):
                     continue  # it is out of everybody's reach until end_protection
+                if entry.job.spec.step_rate_hz:
+                    self.expect_change(entry, now)  # how fast it runs is known only now that it is placed
                 before, entry.key = entry.key, order.key(entry.job, now)
                 self.rank(entry)
                 if entry.key > before:
@@ -220,18 +229,6 @@ class Line:
         for entry in sorted(self._drifting.values(), key=attrgetter("key")):
             runners[entry.kind].append(entry.key, entry, entry.job.gang_size)
         self.runners = runners
-
-    def rank_all_waiting(self, now: float) -> None:
-        for entry in [entry for ranked in self.waiting.values() for entry in ranked.items]:
-            self._rank_waiting(entry, now)
-
-    def _rank_waiting(self, entry: Entry, now: float) -> None:
-        if entry.job.id in self.entries:
-            key = self._order.key(entry.job, now)
-            if key != entry.key:
-                self.unwait(entry)
-                entry.key = key
-                self.wait(entry)
 
     def expect_change(self, entry: Entry, now: float) -> None:
         change_at = self._order.changes_at(entry.job, now, entry.is_running)
@@ -256,11 +253,15 @@ class Line:
 
     def rank_again(self, entry: Entry, now: float, newcomers: list[Entry]) -> Key | None:
         """Give it the place that its key of this instant asks for; one that waits is a newcomer there."""
+        before = entry.key
         if not entry.is_running:
-            self._rank_waiting(entry, now)
-            newcomers.append(entry)
+            if self.entries.get(entry.job.id) is entry:
+                self.unwait(entry)
+                entry.key = self._order.key(entry.job, now)
+                self.wait(entry)
+                newcomers.append(entry)
+                return before if self._order.may_block else None
         elif entry.is_ranked:
-            before = entry.key
             self.unrank(entry)
             entry.key = self._order.key(entry.job, now)
             self.rank(entry)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from weft.core.job import Job
 from weft.core.plan import Plan
-from weft.core.reasons import Reason
+from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.admit.everyone import Everyone
 from weft.policies.bypass import Bypass
@@ -53,13 +53,23 @@ class Policy:
         self.share = share or Exclusive()
         self.needs_declared_work = needs_declared_work
         self.parameters: Mapping[str, Any] = {}
+        self._bypass: Bypass | None = None
         self.planner: Planner
-        if isinstance(order, KeyedOrder) and admit is None and not from_scratch:
+        if isinstance(order, KeyedOrder) and admit is None and not from_scratch and self._can_be_kept(order):
             self.planner = IncrementalPlanner(order, self.match, self.place, self.share)
         else:
-            bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
-            self.planner = ScratchPlanner(admit or Everyone(), order, self.match, self.place, self.share, bypass)
+            self._bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
+            everyone = admit or Everyone()
+            self.planner = ScratchPlanner(everyone, order, self.match, self.place, self.share, self._bypass)
         self.decide = self.planner.decide
 
+    def _can_be_kept(self, order: KeyedOrder) -> bool:
+        """Whether what the incremental planner relies on holds for these stages."""
+        is_static = self.match.is_static and self.share.is_static
+        return is_static and (not order.may_block or order.blockers_come_first)
+
     def explain(self, view: View, job: Job) -> Reason:
+        overdue = self._bypass.blocker(view, job) if self._bypass else None
+        if overdue is not None:
+            return Reason(Code.BEHIND_HEAD, (overdue.id, overdue.gang_size))
         return explain(view, job, self.order, self.match, self.place, self.share)

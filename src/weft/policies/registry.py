@@ -65,7 +65,7 @@ def tiresias_g(
     bypass_limit_s: float | None = None,
 ) -> Policy:
     """Tiresias with a distribution: discretised 2D-Gittins over a history, given or learnt from finished jobs."""
-    order = GittinsQueues(thresholds, promote_knob, History(history or ()), learns=history is None)
+    order = GittinsQueues(thresholds, promote_knob, History(history or ()), learns=not history)
     return Policy(order, place=SkewAware(pack_limit), bypass_limit_s=bypass_limit_s)
 
 
@@ -82,13 +82,33 @@ def fair(quantum_s: float = 600.0, bypass_limit_s: float | None = None) -> Polic
 def allox(alpha: float = 0.3, n_max: int = 50, assume_s: float = 3600.0, bypass_limit_s: float | None = None) -> Policy:
     """AlloX: jobs matched to device types and queue positions at least total completion time. No preemption."""
     return Policy(
-        ShortestOnEachType(n_max, assume_s),
+        ShortestOnEachType(assume_s),
         admit=FurthestBehind(alpha),
-        match=AlloxMatching(assume_s),
+        match=AlloxMatching(n_max, assume_s),
         bypass_limit_s=bypass_limit_s,
         needs_declared_work=True,
     )
 
+
+PARAMETERS: Mapping[str, str] = MappingProxyType(
+    {
+        "thresholds": "Device-seconds of attained service at which a job moves to the next queue.",
+        "promote_knob": "A job that has waited this many times as long as it ran returns to the first queue. Short "
+        "thresholds and a small knob together make jobs preempt each other all the time.",
+        "history": "Device-seconds that earlier jobs needed in all: numbers with slashes, or a file with one a line. "
+        "If none, they are learnt from the jobs that finish.",
+        "pack_limit": "Gangs whose skew is above it are kept on as few nodes as possible. Skew is by how much longer a "
+        "step takes when the gang is spread: 0.2 is a fifth.",
+        "quantum_s": "Seconds after which running jobs are compared with waiting ones again.",
+        "bypass_limit_s": "Seconds of waiting after which a job goes before all others, and nobody passes it by.",
+        "max_share": "The part of all devices that one tenant may hold at once, above 0 and up to 1.",
+        "alpha": "The part of the tenants, those with the least progress, that compete for free devices, above 0 and "
+        "up to 1; it is doubled while devices stay free.",
+        "n_max": "How many waiting jobs, the shortest ones, are matched to devices at once.",
+        "assume_s": "Seconds that a job is taken to need if it declares no work.",
+    }
+)
+"""What each parameter means, with its unit, for people."""
 
 POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
     {

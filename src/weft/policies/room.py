@@ -68,7 +68,9 @@ def make_way(
     counts tell. Returns the placement and who leaves.
     """
     if len(group) == 1:
-        return _one_node_cleared(group.nodes[0], spec.gang_size, free, behind)
+        way = _one_node_cleared(place, spec, group, free, behind)
+        if way is not None:
+            return way
     fewest = _fewest_leaving(place, spec, group, free, behind)
     if fewest is None:
         return None
@@ -83,15 +85,20 @@ def make_way(
     return placement, leaving
 
 
-def _one_node_cleared(node: int, gang_size: int, free: Sequence[int], behind: Sequence[P]) -> tuple[Placement, list[P]]:
-    lacking = gang_size - free[node]
+def _one_node_cleared(
+    place: Place, spec: JobSpec, group: NodeGroup, free: Sequence[int], behind: Sequence[P]
+) -> tuple[Placement, list[P]] | None:
+    """What bisection would find on a single node, without it; None if the placement wants more than devices enough."""
+    node = group.nodes[0]
+    freed = list(free)
     leaving = []
     for one in reversed(behind):
-        if lacking <= 0:
+        if freed[node] >= spec.gang_size:
             break
         leaving.append(one)
-        lacking -= one.job.gang_size
-    return ((node, gang_size),), leaving
+        freed[node] += one.job.gang_size
+    placement = place.choose(spec, group, freed)
+    return None if placement is None else (placement, leaving)
 
 
 def _fewest_leaving(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from weft.core.job import Job
 from weft.core.plan import Placement
@@ -70,12 +70,22 @@ class KeyedOrder:
     drifts = False
     """Whether keys of running jobs move with time, so that they must be ranked anew at each decision."""
     may_block = False
-    """Whether `blocks` is ever true."""
+    """Whether `blocks` is ever true; set by itself for a class that defines `blocks`."""
+    blockers_come_first = False
+    """Whether every job that blocks stands before all that do not: without it the line cannot be kept quickly."""
     is_moved_by_eviction = True
     """Whether losing its devices may change a job's key at that instant; say no if you can, it saves work."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "blocks" in vars(cls) and "may_block" not in vars(cls):
+            cls.may_block = True
+
     def key(self, job: Job, now: float) -> Key:
-        """Its rank now. A waiting job's key stays until `changes_at`; a running one's too, unless it drifts."""
+        """Its rank now: a tuple that ends with `job.tie`.
+
+        A waiting job's key stays until `changes_at`; a running one's too, unless it drifts.
+        """
         raise NotImplementedError
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
@@ -86,7 +96,7 @@ class KeyedOrder:
         """Its time to change may have come: the place for an order to take note before the key is read."""
 
     def learn(self, view: View) -> bool:
-        """Look at what has changed; true if the keys of waiting jobs are not what they were."""
+        """Look at what has changed; true if keys are not what they were."""
         return False
 
     def blocks(self, job: Job, now: float) -> bool:
@@ -143,6 +153,9 @@ def _in_line(job: Job, with_running: bool) -> bool:
 class Match(Protocol):
     """Which device types a job is to use."""
 
+    is_static: ClassVar[bool]
+    """Whether every job may start, on types that depend on nothing but the types and rates of its description."""
+
     def pairs(self, view: View, draft: Draft, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
         """Each job of the line that may start, with the types it may start on, best first."""
         ...
@@ -170,5 +183,8 @@ class Place(Protocol):
 
 class Share(Protocol):
     """How many devices of a node a job could be given. Time-slicing, packing and lanes change this answer."""
+
+    is_static: ClassVar[bool]
+    """Whether that depends on nothing but who holds what."""
 
     def offers(self, view: View, node: int) -> int: ...

@@ -15,11 +15,11 @@ class TenantQueues:
 
     def __init__(self) -> None:
         self.by_tenant: dict[str, dict[str, Job]] = {}
-        self._nodes_version = 0
+        self._version = 0
 
     def update(self, view: View) -> None:
-        if self._nodes_version != view.nodes_version:
-            self._nodes_version = view.nodes_version
+        if self._version != view.version:
+            self._version = view.version
             self.by_tenant = {}
             self._add(job for job in view.jobs.values() if job.state is not State.HELD)
             return

@@ -62,7 +62,7 @@ def simulate(
     request = Request(_trace_of(trace, form, jobs), nodes, model, seed)
     request.check()
     for named in asked:
-        request.check_quantum(named)
+        request.check_policy(named)
     watcher = watcher or Watcher()
     watcher.begins(request.trace, [named.label for named in asked])
     apart = workers > 1 and len(request.trace) >= SOONER_HERE_JOBS

@@ -19,6 +19,9 @@ from weft.sim.result import JobTable, Timeline
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import Ground, World
 
+MOST_STANDING = 1_000
+"""Wake-ups in a row at one and the same time, and nothing else: then something is wrong with the policy."""
+
 REPORT_EVERY = 256
 """Finished jobs between two words to whoever watches the progress."""
 
@@ -30,6 +33,7 @@ class Living:
         "attempt",
         "first_start_s",
         "is_as_reckoned",
+        "last_attempt",
         "pace",
         "paces_from_s",
         "position",
@@ -47,6 +51,7 @@ class Living:
         self.steps = steps
         self.steps_left = steps
         self.attempt = 0  # of the attempt that runs; 0 while none does
+        self.last_attempt = 0
         self.preemptions = 0
         self.run_s = 0.0
         self.first_start_s = math.nan
@@ -56,6 +61,11 @@ class Living:
         self.pace = 1.0
         self.is_as_reckoned = True
         """Whether the scheduler, which knows only the usual rate, reckons its progress right."""
+
+    def progress(self, now: float) -> Progressed:
+        """How far it has come by now."""
+        made = max(0.0, now - self.paces_from_s) * self.pace if self.attempt else 0.0
+        return Progressed(self.spec.id, self.last_attempt, self.steps - self.steps_left + made)
 
 
 class Rows:
@@ -94,8 +104,10 @@ class Simulation:
         self._watch = watch
         self._living: dict[str, Living] = {}
         self._to_come: list[tuple[float, int, int, Living]] = []
-        self._notes: list[Event] = []
+        self._notes: list[Living] = []
+        """Whose progress the scheduler must be told, with the next events."""
         self._wake_at = math.inf
+        self._woken_s, self._standing = -math.inf, 0
         self._finished = 0
         self._rows = Rows(len(trace))
         self._times_s, self._held, self._waiting = array("d"), array("q"), array("q")
@@ -120,7 +132,8 @@ class Simulation:
     def _step(self, events: list[Event], now: float) -> None:
         self.events += len(events)
         if self._notes:
-            events, self._notes = [*self._notes, *events], []
+            notes, self._notes = self._notes, []
+            events = [*(living.progress(now) for living in notes), *events]
         self._carry_out(self.scheduler.handle(events, now), now)
         ledger = self.scheduler.ledger
         self._times_s.append(now)
@@ -139,11 +152,22 @@ class Simulation:
         if self._wake_at <= now:
             self._wake_at = math.inf
             events.append(Woken())
+            self._check_time_passes(len(events), now)
         return events
+
+    def _check_time_passes(self, due: int, now: float) -> None:
+        """A policy may want to look again very soon, but not for ever."""
+        is_standing = due == 1 and now - self._woken_s <= EPSILON_S
+        self._standing, self._woken_s = self._standing + 1 if is_standing else 0, now
+        if self._standing > MOST_STANDING:
+            raise WeftError(
+                f"the policy asks again and again to be woken at {now:g} s, and nothing comes of it",
+                "changes_at must be a time at which the key is another one than before",
+            )
 
     def _arrive(self, position: int, job: TraceJob, events: list[Event]) -> None:
         rows, spec = self._rows, self._world.describe(job, self._seed)
-        steps = job.duration_s if job.spec.declared_steps is None else job.spec.declared_steps
+        steps = job.duration_s if spec.declared_steps is None else spec.declared_steps
         rows.gang_size[position] = spec.gang_size
         rows.arrival_s[position] = job.arrival_s
         rows.alone_s[position] = steps / self._ground.best_pace(spec)
@@ -185,7 +209,7 @@ class Simulation:
         delay_s = self._world.preemption_s if command.attempt > 1 else 0.0
         if command.attempt == 1:
             living.first_start_s = now
-        living.attempt = command.attempt
+        living.attempt = living.last_attempt = command.attempt
         living.pace = rate_hz / slowdown
         living.started_s = now
         living.paces_from_s = now + delay_s
@@ -200,7 +224,7 @@ class Simulation:
         living.preemptions += 1
         living.attempt = 0  # what was to come of it is stale
         if not living.is_as_reckoned:
-            self._notes.append(Progressed(living.spec.id, living.steps - living.steps_left))
+            self._notes.append(living)
         if len(self._to_come) > 64 + 2 * len(self.scheduler.ledger.running):
             self._to_come = [item for item in self._to_come if item[2] == item[3].attempt]
             heapify(self._to_come)

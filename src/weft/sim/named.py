@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from weft.core.errors import InputError
 from weft.core.view import Decider
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.stages import KeyedOrder
-from weft.sim.parameters import closest, declared, plain, read_parameters
+from weft.policies.stages import KeyedOrder, Order
+from weft.sim.parameters import declared, plain, read_parameters
 from weft.sim.sources import Given, InFile, Source
+from weft.sim.words import closest
 
 HINT = "a policy is NAME[:key=value]… or path/to/file.py:Name[:key=value]…"
 FITTING = "it is to be, or to return, a Policy, a KeyedOrder, or an object with decide(view) and explain(view, job)"
@@ -39,6 +40,7 @@ class NamedPolicy:
             raise InputError(f"{self.label} is no policy", FITTING)
         if isinstance(policy, Policy):
             policy.parameters = self.parameters
+            _check_key(self.label, policy.order)
         decider: Decider = policy
         return decider
 
@@ -56,7 +58,10 @@ def policies_asked(policy: Any) -> list[NamedPolicy]:
 
 def _named(policy: Any) -> list[NamedPolicy]:
     if isinstance(policy, str):
-        return [_from_text(text.strip()) for text in policy.split(",")]
+        texts = [text.strip() for text in policy.split(",")]
+        if "" in texts and len(texts) > 1:
+            raise InputError(f'the policies "{policy}" have a comma too many', "one comma between two policies")
+        return [_from_text(text) for text in texts if text]
     named_thing = getattr(policy, "func", policy)  # of a functools.partial
     label = getattr(named_thing, "__name__", type(policy).__name__)
     return [_bound(label, label, Given(policy), {})]
@@ -65,18 +70,18 @@ def _named(policy: Any) -> list[NamedPolicy]:
 def _from_text(text: str) -> NamedPolicy:
     head, *words = text.split(":")
     if not head.endswith(".py"):
-        return _bound(text, head, _registered(head), _texts(words, text))
+        return _bound(text, head, Given(registered(head)), _texts(words, text))
     if not words or "=" in words[0]:
         raise InputError(f'"{text}" does not say which policy of the file', f"write {head}:Name")
     name, *words = words
     return _bound(text, f"{head}:{name}", InFile(Path(head), name), _texts(words, text))
 
 
-def _registered(name: str) -> Given:
+def registered(name: str) -> Callable[..., Policy]:
     if name not in POLICIES:
         known = f"the policies: {', '.join(POLICIES)}; your own: path/to/file.py:Name"
-        raise InputError(f'unknown policy "{name}"', f"{closest(name, list(POLICIES))}{known}")
-    return Given(POLICIES[name])
+        raise InputError(f'unknown policy "{name}"', f"{closest(name, POLICIES)}{known}")
+    return POLICIES[name]
 
 
 def _texts(words: Iterable[str], text: str) -> dict[str, str]:
@@ -96,6 +101,13 @@ def _bound(label: str, name: str, source: Source, texts: Mapping[str, str]) -> N
     own = {} if _is_maker(thing) else getattr(thing, "parameters", {})
     shown = {key: plain(value) for key, value in own.items()} | {key: each.shown for key, each in readings.items()}
     return NamedPolicy(label, source, arguments, shown)
+
+
+def _check_key(label: str, order: Order) -> None:
+    if isinstance(order, KeyedOrder) and type(order).key is KeyedOrder.key:
+        raise InputError(
+            f"{label}: {type(order).__name__} has no key", "derive from KeyedOrder and write key(job, now)"
+        )
 
 
 def _is_maker(thing: Any) -> bool:

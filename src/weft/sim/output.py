@@ -7,13 +7,13 @@ import io
 import json
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from weft.core.errors import InputError
+from weft.sim.labels import numbered
 from weft.sim.metrics import completion_s, queueing_s, summarise
 from weft.sim.result import Run
 
@@ -22,17 +22,6 @@ JOB_COLUMNS = (
     "policy", "id", "tenant", "gang_size", "arrival_s", "first_start_s", "finish_s",
     "completion_s", "queue_s", "run_s", "alone_s", "preemptions",
 )  # fmt: skip
-
-
-def labels(runs: Sequence[Run]) -> list[str]:
-    """The policy of each run, numbered where one policy ran several times with other parameters."""
-    times = Counter(run.policy for run in runs)
-    seen: Counter[str] = Counter()
-    names = []
-    for run in runs:
-        seen[run.policy] += 1
-        names.append(f"{run.policy} #{seen[run.policy]}" if times[run.policy] > 1 else run.policy)
-    return names
 
 
 def as_json(runs: Sequence[Run]) -> dict[str, Any]:
@@ -59,7 +48,7 @@ def write_csv(runs: Sequence[Run], path: Path | str) -> None:
 
 def job_rows(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
     """The values of JOB_COLUMNS for each job of each run."""
-    for label, run in zip(labels(runs), runs, strict=True):
+    for label, run in zip(numbered([run.policy for run in runs]), runs, strict=True):
         jobs = run.jobs
         columns = (
             jobs.gang_size, jobs.arrival_s, jobs.first_start_s, jobs.finish_s,
@@ -106,6 +95,7 @@ def _run_as_json(run: Run) -> dict[str, Any]:
         "policy": run.policy,
         "parameters": dict(sorted(run.parameters.items())),
         **numbers,
+        "trace": run.trace,
         "cluster": run.cluster,
         "device_count": run.device_count,
         "seed": run.seed,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from weft.core.errors import InputError
 from weft.sim.reading import KINDS, LIST_MARK, NOTHING, UNDECLARED, Kind, Reading
+from weft.sim.words import closest
 
 MOST_SHOWN = 16
 """A longer list of values is told by its length."""
@@ -36,13 +36,6 @@ def read_parameters(
             hint = f"{closest(name, list(parameters))}{known}"
             raise InputError(f"{policy} has no parameter {name}", hint)
     return {name: _read(texts.get(name), each, policy) for name, each in parameters.items()}
-
-
-def closest(name: str, names: Sequence[str]) -> str:
-    """`did you mean …? ` if something is near enough, else nothing."""
-    by_lower = {each.lower(): each for each in names}
-    near = get_close_matches(name.lower(), by_lower, n=1)
-    return f"did you mean {by_lower[near[0]]}? " if near else ""
 
 
 def plain(value: Any) -> Any:
@@ -76,7 +69,11 @@ def _read(text: str | None, parameter: inspect.Parameter, policy: str) -> Readin
         except ValueError:
             continue
     hint = "" if default is parameter.empty else f"the default is {name}={as_typed(default)}"
-    raise InputError(f'{policy}: {name}="{text}" is not {" or ".join(kind.words for kind in kinds)}', hint)
+    expected = " or ".join(kind.words for kind in kinds)
+    if not text:
+        raise InputError(f"{policy}: {name} is empty, it takes {expected}", hint)
+    besides = "".join(kind.besides for kind in kinds)
+    raise InputError(f'{policy}: {name}="{text}" is not {expected}{besides}', hint)
 
 
 def _kinds(parameter: inspect.Parameter) -> list[Kind]:

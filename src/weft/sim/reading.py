@@ -29,6 +29,8 @@ class Kind:
 
     words: str
     read: Callable[[str], Reading]
+    besides: str = ""
+    """What a refusal adds."""
 
 
 def _number(text: str) -> Reading:
@@ -71,7 +73,7 @@ def _numbers(text: str) -> Reading:
 
 def _samples(path: Path) -> tuple[float, ...]:
     """One number a line; the first line may be a heading."""
-    if not path.exists():
+    if path == Path() or not path.exists():
         raise ValueError(path)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -99,7 +101,7 @@ def _guess(text: str) -> Reading:
 
 
 UNDECLARED = Kind("a value", _guess)
-NUMBERS = Kind("numbers like 300/1200 or a file of them", _numbers)
+NUMBERS = Kind("numbers like 300/1200 or a file of them", _numbers, ": no such file exists")
 KINDS: Mapping[Any, Kind] = MappingProxyType(
     {
         float: Kind("a number", _number),

@@ -8,6 +8,7 @@ from weft.core.errors import InputError
 from weft.core.values import Cluster, JobSpec
 from weft.sim.named import NamedPolicy
 from weft.sim.trace import Trace
+from weft.sim.words import counted
 from weft.sim.world import World
 
 
@@ -29,8 +30,15 @@ class Request:
             if spec.gang_size > shaped.largest_gang(spec):
                 raise self._too_large(i, spec, shaped)
 
-    def check_quantum(self, named: NamedPolicy) -> None:
-        """A policy that preempts sooner than a job gets going again never lets any job end."""
+    def check_policy(self, named: NamedPolicy) -> None:
+        """Refuse parameters with which some job could never end on this cluster in this world."""
+        max_share = named.parameters.get("max_share")
+        if isinstance(max_share, int | float) and self.trace.largest_gang > max_share * self.cluster.device_count:
+            raise InputError(
+                f"{named.label}: a tenant may hold {max_share:g} of {self.cluster.device_count} devices; the largest "
+                f"gang of this trace is {self.trace.largest_gang}",
+                "give a larger max_share, or a larger cluster",
+            )
         quantum_s = named.parameters.get("quantum_s")
         if isinstance(quantum_s, int | float) and quantum_s <= self.world.preemption_s:
             raise InputError(
@@ -58,6 +66,6 @@ class Request:
             )
         of_one_type = " of a type it may use" if len(shaped.device_types) > 1 else ""
         return InputError(
-            f"{job} is a gang of {spec.gang_size}, and the cluster has only {largest} devices{of_one_type}",
+            f"{job} is a gang of {spec.gang_size}, and the cluster has only {counted(largest, 'device')}{of_one_type}",
             f"the largest gang of this trace is {self.trace.largest_gang}: give a cluster with so many devices",
         )

@@ -46,6 +46,8 @@ class Run:
     policy: str
     parameters: Mapping[str, Any]
     """Every parameter of the policy and of the world, as plain JSON values."""
+    trace: str
+    """The trace's name."""
     cluster: str
     device_count: int
     seed: int

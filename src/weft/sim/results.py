@@ -35,8 +35,14 @@ class Results:
     def __len__(self) -> int:
         return len(self.runs)
 
-    def __getitem__(self, index: int) -> Run:
-        return self.runs[index]
+    def __getitem__(self, which: int | str) -> Run:
+        """By position, or by the text that asked for the policy; the first if it was asked for twice."""
+        if not isinstance(which, str):
+            return self.runs[which]
+        for run in self.runs:
+            if run.policy == which:
+                return run
+        raise KeyError(f"no run of {which}; the policies: {', '.join(run.policy for run in self.runs)}")
 
     def __str__(self) -> str:
         text = io.StringIO()
@@ -55,8 +61,9 @@ class Results:
         """One row per job and policy, with the columns of the CSV output."""
         return _pandas().DataFrame(list(job_rows(self.runs)), columns=list(JOB_COLUMNS))
 
-    def report(self, path: Path | str, title: str = "Simulated runs") -> None:
-        write_report(self.runs, path, title)
+    def report(self, path: Path | str, title: str | None = None) -> None:
+        first = self.runs[0]
+        write_report(self.runs, path, f"{first.trace} on {first.cluster}" if title is None else title)
 
 
 def _pandas() -> Any:

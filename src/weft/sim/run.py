@@ -23,6 +23,7 @@ def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> R
     return Run(
         policy=named.label,
         parameters={**named.parameters, **request.world.parameters()},
+        trace=request.trace.name,
         cluster=cluster_text(request.cluster),
         device_count=request.cluster.device_count,
         seed=request.seed,

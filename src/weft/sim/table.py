@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from weft.sim.labels import short_labels, short_name
 from weft.sim.metrics import summarise
-from weft.sim.output import labels
 from weft.sim.report import rows
 from weft.sim.result import Run
 
 
 def render_table(runs: Sequence[Run], console: Console) -> None:
     """Print the summary, the breakdown by kind of job, and every parameter of every run."""
-    summaries, names = [summarise(run) for run in runs], labels(runs)
+    summaries, names = [summarise(run) for run in runs], short_labels([run.policy for run in runs])
     for group in rows.groups(summaries):
         console.print(Text(group.title, style="bold"))
         console.print(_table(group, names, group.rows(summaries)))
         console.print(Text(group.note, style="dim"), end="\n\n")
     console.print(Text("Parameters", style="bold"))
-    console.print(_parameters(names, runs))
+    with console.capture() as padded:
+        console.print(_parameters(names, runs))
+    console.out("\n".join(line.rstrip() for line in padded.get().splitlines()), highlight=False)
 
 
 def _table(group: rows.Group, names: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
@@ -42,18 +43,11 @@ def _parameters(names: Sequence[str], runs: Sequence[Run]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(overflow="fold", min_width=8)
     table.add_column(overflow="fold")
-    common = _common(runs)
+    common = rows.common_parameters(runs)
     for name, run in zip(names, runs, strict=True):
         own = {key: value for key, value in run.parameters.items() if key not in common}
-        table.add_row(Text(name), Text(", ".join(rows.parameter_words(own)) or "none"))
+        in_full = "" if run.policy == short_name(run.policy) else f"{run.policy}\n"
+        table.add_row(Text(name), Text(in_full + (", ".join(rows.parameter_words(own)) or "none")))
     if common:
         table.add_row(Text("all"), Text(", ".join(rows.parameter_words(common))))
     return table
-
-
-def _common(runs: Sequence[Run]) -> Mapping[str, Any]:
-    """Said once: what is the same in every run, if there are several."""
-    if len(runs) == 1:
-        return {}
-    first, *others = (run.parameters for run in runs)
-    return {key: first[key] for key in first if all(key in each and each[key] == first[key] for each in others)}

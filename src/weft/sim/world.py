@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,8 +17,17 @@ from weft.core.errors import InputError
 from weft.core.values import Cluster, JobSpec, Node
 from weft.policies.group import NodeGroup
 from weft.sim.trace import TraceJob
+from weft.sim.words import closest
 
 PACKAGED = ("ideal", "default")
+KEYS: Mapping[str, str] = {
+    "counts_only": "true or false",
+    "preemption_s": "a number of seconds ≥ 0",
+    "speed": "a table of numbers, one a device type",
+    "skew": "a table of numbers, one a model",
+    "unknown": "a table with nothing but skew, a list of numbers ≥ 0",
+}
+"""What a world file may say, and what each value is."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +49,8 @@ class World:
         """The job as the scheduler hears of it: with the rates and the skew that profiling would find."""
         spec = job.spec
         if self.counts_only:
-            return replace(spec, device_types=None, step_rate_hz={}) if spec.device_types else spec
-        skew = spec.skew if spec.gang_size == 1 else spec.skew or self._skew_of(spec, seed)
+            return _in_seconds(spec, job.duration_s) if spec.device_types or spec.step_rate_hz else spec
+        skew = self._skew_of(spec, seed) if spec.skew is None and spec.gang_size > 1 else spec.skew
         return replace(spec, step_rate_hz=spec.step_rate_hz or self.speed, skew=skew)
 
     def check_types(self, cluster: Cluster, named_by_jobs: frozenset[str]) -> None:
@@ -64,6 +74,12 @@ class World:
         return {f"world.{key}": list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
 
 
+def _in_seconds(spec: JobSpec, duration_s: float) -> JobSpec:
+    """Where all devices are alike, a step is a second."""
+    declared_steps = None if spec.declared_steps is None else duration_s
+    return replace(spec, device_types=None, step_rate_hz={}, declared_steps=declared_steps)
+
+
 class Ground:
     """How fast jobs run on the allocations of one cluster in one world."""
 
@@ -80,8 +96,9 @@ class Ground:
     def pace(self, spec: JobSpec, allocation: Allocation) -> tuple[float, float]:
         """A gang's usual steps per second on these devices, and by what factor it is slower here."""
         kind = self._nodes[allocation[0][0]].device_type
-        is_spread = spec.skew and len(allocation) > self._groups[kind].fewest(spec.gang_size)
-        return spec.rate_hz(kind), 1.0 + spec.skew if is_spread else 1.0
+        if spec.skew and len(allocation) > self._groups[kind].fewest(spec.gang_size):
+            return spec.rate_hz(kind), 1.0 + spec.skew
+        return spec.rate_hz(kind), 1.0
 
     def best_pace(self, spec: JobSpec) -> float:
         """Alone, consolidated, on the fastest type it may use and that could hold it."""
@@ -98,13 +115,13 @@ def load_world(name: str) -> World:
     path = Path(name)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        hint = f"{closest(name, PACKAGED)}--world takes {', '.join(PACKAGED)} or a TOML file"
+        raise InputError(f'there is no world "{name}", and no such file', hint) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"the world file {name} cannot be read: {error}",
-            f"--world takes {', '.join(PACKAGED)} or a TOML file",
-        ) from error
+        raise InputError(f"the world file {name} cannot be read: {error}", "give a TOML file") from error
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{name} is not TOML: {error}", "keys: counts_only, preemption_s, [speed], [skew]") from error
+        raise InputError(f"{name} is not TOML: {error}", f"keys: {', '.join(KEYS)}") from error
     return _merge(_packaged("default"), path.stem, table, name)
 
 
@@ -120,21 +137,31 @@ def _merge(base: World, name: str, table: Mapping[str, Any], source: str) -> Wor
         match key, value:
             case "counts_only", bool():
                 values[key] = value
-            case "preemption_s", int() | float() if value >= 0:
+            case "preemption_s", _ if _is_number(value, 0.0):
                 values[key] = float(value)
             case "speed" | "skew", dict():
                 values[key] = {**getattr(base, key), **_numbers(value, key, source)}
-            case "unknown", {"skew": list(choices), **rest} if not rest:
+            case "unknown", {"skew": list(choices), **rest} if not rest and all(_is_number(c, 0.0) for c in choices):
                 values["unknown_skew"] = tuple(float(choice) for choice in choices)
             case _:
-                allowed = ", ".join(f.name for f in fields(World) if f.name not in ("name", "unknown_skew"))
-                raise InputError(f"{source}: {key} = {value!r} means nothing here", f"keys: {allowed}, unknown.skew")
+                raise _refusal(key, value, source)
     return replace(base, **values)
+
+
+def _refusal(key: str, value: Any, source: str) -> InputError:
+    if key in KEYS:
+        return InputError(f"{source}: {key} = {value!r} is wrong", f"{key} is {KEYS[key]}")
+    return InputError(f"{source}: unknown key {key}", f"{closest(key, KEYS)}keys: {', '.join(KEYS)}")
+
+
+def _is_number(value: Any, least: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf
 
 
 def _numbers(table: Mapping[str, Any], key: str, source: str) -> dict[str, float]:
     floor = 0.0 if key == "skew" else 1e-9
     for name, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < floor:
-            raise InputError(f"{source}: [{key}] {name} = {value!r} is not a number above 0", f"e.g. {name} = 1.0")
+        if not _is_number(value, floor):
+            least = "≥ 0" if key == "skew" else "above 0"
+            raise InputError(f"{source}: [{key}] {name} = {value!r} is not a number {least}", f"e.g. {name} = 1.0")
     return {name: float(value) for name, value in table.items()}

@@ -26,20 +26,22 @@ class FurthestBehind:
     def rounds(self, view: View) -> Iterator[frozenset[str]]:
         progress = _progress(view)
         tenants = sorted(progress, key=lambda tenant: (progress[tenant], tenant))
-        alpha = self.alpha
-        while True:
-            yield frozenset(tenants[: math.ceil(alpha * len(tenants))])
-            if alpha >= 1:
-                return
-            alpha = min(1.0, 2 * alpha)
+        alpha, admitted = self.alpha, 0
+        while admitted < len(tenants):
+            wider = math.ceil(min(1.0, alpha) * len(tenants))
+            if wider > admitted:
+                admitted = wider
+                yield frozenset(tenants[:admitted])
+            alpha *= 2
 
 
 def _progress(view: View) -> dict[str, float]:
-    progress = {tenant: 0.0 for tenant in view.tenants if view.tenants.has_live_jobs(tenant)}
+    progress = {job.tenant: 0.0 for job in view.jobs.values() if job.is_waiting or job.is_running}
     counts: dict[str, int] = {}
     for node, here in zip(view.nodes, view.is_present, strict=True):
-        counts[node.device_type] = counts.get(node.device_type, 0) + here * node.device_count
+        if here:
+            counts[node.device_type] = counts.get(node.device_type, 0) + node.device_count
     for job in view.running.values():
         best = max((kind for kind in counts if job.spec.allows(kind)), key=job.spec.rate_hz)
-        progress[job.tenant] += job.gang_size / max(1, counts[best]) * job.rate_hz / job.spec.rate_hz(best)
+        progress[job.tenant] += job.gang_size / counts[best] * job.rate_hz / job.spec.rate_hz(best)
     return progress

@@ -15,13 +15,17 @@ not, it waits, and the matching is solved again without it, so that devices do n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.values import JobSpec
 from weft.core.view import View
@@ -36,8 +40,8 @@ NEVER = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """A position in the queue of one device: k-th from its end."""
+class Position:
+    """A place in the queue of one device: k-th from its end."""
 
     kind: str
     device: int
@@ -48,16 +52,27 @@ class Slot:
 
 @dataclass(frozen=True)
 class AlloxMatching:
+    n_max: int
+    """How many jobs are matched at once."""
     assume_s: float
     """What a job that declares no work is taken to need."""
 
+    is_static: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not self.n_max >= 1 or self.n_max != int(self.n_max):
+            raise InputError(f"n_max {self.n_max:g} leaves nobody to match", "give 1 or more; the paper uses 50")
+        if not 0 < self.assume_s < math.inf:
+            raise InputError(f"assume_s {self.assume_s:g} is not above 0", "the default is 3600")
+
     def pairs(self, view: View, draft: Draft, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
-        jobs = list(line)
+        rest = iter(line)
+        jobs = list(islice(rest, self.n_max))
         while jobs and any(draft.room.total.values()):
-            slots, costs = self._costs(jobs, view, draft)
+            positions, costs = self._costs(jobs, view, draft)
             started: set[str] = set()
             while jobs and not started:
-                first = self._first_on_free_devices(jobs, slots, costs)
+                first = self._first_on_free_devices(jobs, positions, costs)
                 for job, kind in first:
                     yield job, (kind,)
                     if job.id in draft.running:
@@ -67,12 +82,14 @@ class AlloxMatching:
                     return
                 stays = [job.id not in done for job in jobs]  # who came first and did not start is left out
                 jobs, costs = [job for job, stay in zip(jobs, stays, strict=True) if stay], costs[stays]
+            room = self.n_max - len(jobs)
+            jobs += islice((job for job in rest if _fits_now(job, draft)), room)  # in place of those left out
 
     def types(self, spec: JobSpec, present: Sequence[str]) -> tuple[str, ...]:
         return tuple(sorted((kind for kind in present if spec.allows(kind)), key=lambda kind: -spec.rate_hz(kind)))
 
     def _first_on_free_devices(
-        self, jobs: list[Job], slots: list[Slot], costs: NDArray[np.float64]
+        self, jobs: list[Job], positions: list[Position], costs: NDArray[np.float64]
     ) -> list[tuple[Job, str]]:
         """Solve; of each free device's queue the job that is furthest from the end, by arrival."""
         from scipy.optimize import linear_sum_assignment  # costs a third of a second that others need not pay
@@ -80,35 +97,34 @@ class AlloxMatching:
         rows, columns = linear_sum_assignment(costs)
         first: dict[tuple[str, int], tuple[int, Job]] = {}
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            slot = slots[column]
-            if slot.is_free and costs[row, column] < NEVER:
-                rival = first.get((slot.kind, slot.device))
-                if rival is None or slot.k > rival[0]:
-                    first[slot.kind, slot.device] = (slot.k, jobs[row])
+            position = positions[column]
+            if position.is_free and costs[row, column] < NEVER:
+                rival = first.get((position.kind, position.device))
+                if rival is None or position.k > rival[0]:
+                    first[position.kind, position.device] = (position.k, jobs[row])
         return sorted(((job, kind) for (kind, _), (_, job) in first.items()), key=lambda pair: pair[0].tie)
 
-    def _costs(self, jobs: list[Job], view: View, draft: Draft) -> tuple[list[Slot], NDArray[np.float64]]:
-        """One row a job, one column a slot. Of each type only slots that some optimum could use.
+    def _costs(self, jobs: list[Job], view: View, draft: Draft) -> tuple[list[Position], NDArray[np.float64]]:
+        """One row a job, one column a position. Of each type only positions that some optimum could use.
 
-        The r-th device to become free and position k has r·k − 1 slots that cost no more for any job. With n jobs,
-        those with r·k > n are never needed: one of the cheaper ones is always left.
+        For the k-th from the end of the r-th device to become free there are r·k − 1 others that cost no more for any
+        job. With n jobs, those with r·k > n are never needed: one of the cheaper ones is always left.
         """
-        slots: list[Slot] = []
+        positions: list[Position] = []
         blocks = []
         for kind, group in draft.room.groups.items():
+            free = draft.room.total[kind]
             waits_s = self._free_in_s(kind, len(jobs), view, draft)
             own = [
-                Slot(kind, r, wait_s == 0.0, k)
-                for r, wait_s in enumerate(waits_s)
-                for k in range(1, len(jobs) // (r + 1) + 1)
+                Position(kind, r, r < free, k) for r in range(len(waits_s)) for k in range(1, len(jobs) // (r + 1) + 1)
             ]
             allowed = np.array([job.spec.allows(kind) and group.could_hold(job.gang_size) for job in jobs])
             needs_s = np.array([job.gang_size * run_s(job, kind, self.assume_s) for job in jobs])
-            position = np.array([slot.k for slot in own], dtype=float)
-            wait = np.array([waits_s[slot.device] for slot in own])
-            blocks.append(np.where(allowed[:, None], wait + position * (needs_s[:, None] + FLATTER_S), NEVER))
-            slots += own
-        return slots, np.hstack(blocks)
+            k = np.array([position.k for position in own], dtype=float)
+            wait = np.array([waits_s[position.device] for position in own])
+            blocks.append(np.where(allowed[:, None], wait + k * (needs_s[:, None] + FLATTER_S), NEVER))
+            positions += own
+        return positions, np.hstack(blocks)
 
     def _free_in_s(self, kind: str, count: int, view: View, draft: Draft) -> list[float]:
         """How soon the first `count` devices of a type are free, soonest first."""
@@ -123,3 +139,7 @@ class AlloxMatching:
                 left_s = self.assume_s if job.spec.declared_steps is None else job.remaining_s(view.now)
                 busy += [left_s] * job.gang_size
         return [0.0] * free + nsmallest(count - free, busy)
+
+
+def _fits_now(job: Job, draft: Draft) -> bool:
+    return any(job.spec.allows(kind) and free >= job.gang_size for kind, free in draft.room.total.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from weft.core.job import Job
 from weft.core.values import JobSpec
@@ -13,6 +14,8 @@ from weft.policies.draft import Draft
 
 @dataclass(frozen=True)
 class Fastest:
+    is_static: ClassVar[bool] = True
+
     def pairs(self, view: View, draft: Draft, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
         present = tuple(draft.room.groups)
         for job in line:

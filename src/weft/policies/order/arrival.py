@@ -12,11 +12,13 @@ from weft.policies.stages import Key, KeyedOrder
 class Arrival(KeyedOrder):
     strict: bool
 
+    blockers_come_first = True  # all do, or none
+
     def __post_init__(self) -> None:
         self.may_block = self.strict
 
     def key(self, job: Job, now: float) -> Key:
-        return job.tie
+        return (job.tie,)
 
     def blocks(self, job: Job, now: float) -> bool:
         return self.strict

@@ -30,6 +30,7 @@ class Bounded(KeyedOrder):
         checked_limit_s(self.limit_s)
         self.preempts = self.inner.preempts
         self.drifts = self.inner.drifts
+        self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first
         self.is_moved_by_eviction = self.inner.is_moved_by_eviction
 
     def key(self, job: Job, now: float) -> Key:

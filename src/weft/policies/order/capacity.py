@@ -60,8 +60,7 @@ class CapacityQueues(LineOrder):
         return None
 
     def _limit(self, view: View) -> int:
-        present = (node.device_count for node, here in zip(view.nodes, view.is_present, strict=True) if here)
-        return int(self.max_share * sum(present))
+        return int(self.max_share * view.device_count + 1e-9)
 
 
 def _waiting(queue: dict[str, Job]) -> Iterator[Job]:

@@ -38,8 +38,12 @@ class FairTenants(LineOrder):
         self.queues.update(view)
         self.picks = self._pick(view) if view.jobs_waiting else []
 
-    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> list[Job]:
-        return self.picks
+    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+        """The picks; then, for devices that nobody picked, those who run there, and who waits."""
+        yield from self.picks
+        picked = {job.id for job in self.picks}
+        yield from (job for job in view.running.values() if job.id not in picked)
+        yield from (job for job in view.jobs.values() if job.is_waiting and job.id not in picked)
 
     def eviction_line(self, view: View) -> list[Job]:
         """In the order of the picks; those not picked at all go first."""
@@ -65,8 +69,8 @@ class FairTenants(LineOrder):
         picks = []
         while heap:
             attained, _, job = heap[0]
-            kind = _kind_for(job, left)
-            if kind is not None:
+            kind = _kind_of(job, view) if job.is_running else _kind_for(job, left)
+            if kind is not None and left[kind] >= job.gang_size:
                 picks.append(job)
                 left[kind] -= job.gang_size
                 attained += job.gang_size * self.quantum_s
@@ -84,6 +88,10 @@ def _device_counts(view: View) -> dict[str, int]:
         if here:
             counts[node.device_type] = counts.get(node.device_type, 0) + node.device_count
     return counts
+
+
+def _kind_of(job: Job, view: View) -> str:
+    return view.nodes[job.allocation[0][0]].device_type
 
 
 def _kind_for(job: Job, left: dict[str, int]) -> str | None:

@@ -40,12 +40,13 @@ class ServiceQueues(KeyedOrder):
     is_moved_by_eviction = False
 
     def __post_init__(self) -> None:
-        if not self.thresholds or list(self.thresholds) != sorted(set(self.thresholds)) or self.thresholds[0] <= 0:
+        pairs = zip((0.0, *self.thresholds), (*self.thresholds, math.inf), strict=True)
+        if not self.thresholds or not all(low < high for low, high in pairs):
             raise InputError(
                 f"thresholds {'/'.join(f'{t:g}' for t in self.thresholds)} are not ascending device-seconds above 0",
                 "for two queues give one threshold, e.g. thresholds=3250; for three, thresholds=3250/18000",
             )
-        if self.promote_knob is not None and self.promote_knob <= 0:
+        if self.promote_knob is not None and not self.promote_knob > 0:
             raise InputError(f"promote_knob {self.promote_knob:g} is not above 0", "leave it out to switch it off")
 
     def key(self, job: Job, now: float) -> Key:
@@ -95,7 +96,7 @@ class ServiceQueues(KeyedOrder):
     def _wait_lacking_s(self, job: Job, now: float) -> float:
         assert self.promote_knob is not None
         base = self._promotion(job)
-        waited_s = job.wait_s(now) - max(base.wait_s, job.first_start_s - job.arrival_s)
+        waited_s = job.wait_s(now) - max(base.wait_s, job.first_wait_s)
         return self.promote_knob * (job.run_s(now) - base.run_s) - waited_s
 
     def _promotion(self, job: Job) -> Promotion:

@@ -1,4 +1,4 @@
-"""AlloX's choice of whom to match: the shortest jobs on each device type in turn, up to a number."""
+"""AlloX's choice of whom to match: the shortest jobs on each device type in turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
@@ -18,25 +17,20 @@ from weft.policies.order.lines import LineOrder
 
 @dataclass
 class ShortestOnEachType(LineOrder):
-    n_max: int
     assume_s: float
     """What a job that declares no work is taken to need."""
     by_type: dict[str, list[tuple[float, tuple[float, int], Job]]] = field(default_factory=dict, init=False, repr=False)
-    nodes_version: int = field(default=0, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.n_max < 1:
-            raise InputError(f"n_max {self.n_max} leaves nobody to match", "give 1 or more; the paper uses 50")
+    version: int = field(default=0, init=False, repr=False)
 
     def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
         chosen: set[str] = set()
         lists = [self._candidates(kind, draft, admitted) for kind in self.by_type]
-        while lists and len(chosen) < self.n_max:
+        while lists:
             for one in list(lists):
                 job = next((job for job in one if job.id not in chosen), None)
                 if job is None:
                     lists.remove(one)
-                elif len(chosen) < self.n_max:
+                else:
                     chosen.add(job.id)
                     yield job
 
@@ -57,7 +51,7 @@ class ShortestOnEachType(LineOrder):
 
     def prepare(self, view: View) -> None:
         """Keep the waiting jobs of each type sorted by how long they take there."""
-        if self.nodes_version != view.nodes_version:
+        if self.version != view.version:
             kinds = dict.fromkeys(
                 node.device_type for node, here in zip(view.nodes, view.is_present, strict=True) if here
             )
@@ -68,11 +62,11 @@ class ShortestOnEachType(LineOrder):
             for rows in self.by_type.values():
                 rows[:] = [row for row in rows if row[2].is_waiting and row[2].id not in changed]
             self._insert(iter(changed.values()))
-        self.nodes_version = view.nodes_version
+        self.version = view.version
 
     def _insert(self, jobs: Iterator[Job]) -> None:
         for job in jobs:
             if job.is_waiting:
                 for kind, rows in self.by_type.items():
                     if job.spec.allows(kind):
-                        insort(rows, (run_s(job, kind, self.assume_s), job.tie, job))
+                        insort(rows, (job.gang_size * run_s(job, kind, self.assume_s), job.tie, job))

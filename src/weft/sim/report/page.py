@@ -8,10 +8,11 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from weft.sim.labels import short_labels, short_name
 from weft.sim.metrics import Summary, summarise
-from weft.sim.output import labels, write_text
+from weft.sim.output import write_text
 from weft.sim.report.figures import Figure, colour, dash, figures
-from weft.sim.report.rows import Group, groups, parameter_words
+from weft.sim.report.rows import Group, common_parameters, groups, parameter_words
 from weft.sim.result import Run
 
 
@@ -24,7 +25,7 @@ def write_report(runs: Sequence[Run], path: Path | str, title: str) -> None:
 
 
 def _page(runs: Sequence[Run], title: str, plotly_script: str) -> str:
-    names, summaries = labels(runs), [summarise(run) for run in runs]
+    names, summaries = short_labels([run.policy for run in runs]), [summarise(run) for run in runs]
     drawings = figures(runs, names, summaries)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -114,13 +115,18 @@ def _figure(figure: Figure) -> str:
 
 
 def _parameters(runs: Sequence[Run], names: Sequence[str]) -> str:
-    blocks = "".join(
-        f"<dt>{_swatch(index)}{escape(name)}</dt><dd>"
-        + " ".join(f"<code>{escape(word)}</code>" for word in parameter_words(run.parameters))
-        + "</dd>"
-        for index, (name, run) in enumerate(zip(names, runs, strict=True))
-    )
+    common, blocks = common_parameters(runs), ""
+    for index, (name, run) in enumerate(zip(names, runs, strict=True)):
+        own = parameter_words({key: value for key, value in run.parameters.items() if key not in common})
+        in_full = [] if run.policy == short_name(run.policy) else [run.policy]
+        blocks += f"<dt>{_swatch(index)}{escape(name)}</dt><dd>{_codes([*in_full, *own]) or 'none'}</dd>"
+    if common:
+        blocks += f"<dt>All policies</dt><dd>{_codes(parameter_words(common))}</dd>"
     return f'<section><h2>Parameters</h2><dl class="parameters">{blocks}</dl></section>'
+
+
+def _codes(words: Iterable[str]) -> str:
+    return " ".join(f"<code>{escape(word)}</code>" for word in words)
 
 
 def _json_in_html(drawings: Sequence[Figure]) -> str:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.sim.metrics import BIN_NAMES, SHORT_S, SMALL_GANG_SIZE, Summary
+from weft.sim.reading import NOTHING
+from weft.sim.result import Run
+from weft.sim.words import counted
 
 MISSING = "–"
 UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
@@ -47,6 +50,14 @@ def parameter_words(parameters: Mapping[str, Any]) -> list[str]:
     return [f"{name}={_value(value)}" for name, value in parameters.items()]
 
 
+def common_parameters(runs: Sequence[Run]) -> Mapping[str, Any]:
+    """To be said once: what is the same in every run, if there are several."""
+    if len(runs) == 1:
+        return {}
+    first, *others = (run.parameters for run in runs)
+    return {key: first[key] for key in first if all(key in each and each[key] == first[key] for each in others)}
+
+
 def groups(summaries: Sequence[Summary]) -> tuple[Group, ...]:
     return (COMPLETION, CLUSTER, _bin_group(summaries))
 
@@ -70,6 +81,8 @@ def _speed_up(summary: Summary, first: Summary) -> str:
 
 
 def _value(value: Any) -> str:
+    if value is None:
+        return NOTHING[0]
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -83,7 +96,8 @@ def _bin_group(summaries: Sequence[Summary]) -> Group:
 
 def _bin_heading(name: str, summaries: Sequence[Summary]) -> str:
     counts = sorted({summary.bins[name].count for summary in summaries})
-    return f"{name.capitalize()}\n{' or '.join(f'{count:,}' for count in counts)} jobs"
+    *others, last = counts
+    return f"{name.capitalize()}\n{''.join(f'{count:,} or ' for count in others)}{counted(last, 'job')}"
 
 
 def _bin_words(name: str) -> Callable[[Summary, Summary], str]:

@@ -12,7 +12,7 @@ import numpy as np
 from weft.core.errors import InputError
 from weft.sim.trace.column import Bools, Floats, Ints
 from weft.sim.trace.file import TraceFile
-from weft.sim.trace.rules import COUNT, SECONDS, TIME, Rule, epoch_s, number_or_nan
+from weft.sim.trace.rules import COUNT, MOST_COUNT, SECONDS, TIME, Rule, epoch_s, number_or_nan
 
 T = TypeVar("T")
 
@@ -53,7 +53,10 @@ class Cells:
         return self.numbers(column, SECONDS)
 
     def counts(self, column: str) -> Ints:
-        return self.numbers(column, COUNT).astype(np.int64)
+        values = self.numbers(column, COUNT)
+        if values.max(initial=0) > MOST_COUNT:
+            self.refuse(int((values > MOST_COUNT).argmax()), column, f"a number up to {MOST_COUNT:,}")
+        return values.astype(np.int64)
 
     def times(self, column: str) -> Floats:
         """Seconds on the file's clock. The first time of a file settles whether it tells dates or seconds."""

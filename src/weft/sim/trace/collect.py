@@ -53,7 +53,7 @@ class Collector:
         self._gang_size.append(batch.gang_size)
         self._arrival_s.append(batch.arrival_s)
         self._duration_s.append(batch.duration_s)
-        self._skew.append(np.zeros(count) if batch.skew is None else batch.skew)
+        self._skew.append(np.full(count, np.nan) if batch.skew is None else batch.skew)
         self._min_run_s.append(np.zeros(count) if batch.min_run_s is None else batch.min_run_s)
         self._by_type_s.append(batch.duration_by_type_s)
         return count

@@ -47,7 +47,7 @@ class Columns:
             self.duration_s[rows].tolist(),
             self._step_rates_hz(rows),
             self.memory_bytes.take(rows),
-            self.skew[rows].tolist(),
+            [None if skew != skew else skew for skew in self.skew[rows].tolist()],  # not a number: not known
             self.min_run_s[rows].tolist(),
             self.models.take(rows),
         )

@@ -23,6 +23,8 @@ class TraceFile:
     def __init__(self, name: str, stream: TextIO) -> None:
         self.name = name
         self.left_out: Counter[str] = Counter()
+        self.ignored_columns: list[str] = []
+        """As the file writes them."""
         self.tells_dates: bool | None = None
         """Whether its times are dates or seconds; None until a time was read."""
         self.id_label = "column id"
@@ -50,24 +52,27 @@ class TraceFile:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[TraceFile]:
-    """The file for reading; whatever the system says against it becomes an InputError here."""
+def opened(path: Path, name: str) -> Iterator[TraceFile]:
+    """The file for reading, by the name that messages are to use.
+
+    Whatever the system says against it becomes an InputError here.
+    """
     try:
         with _text_of(path) as stream:
-            yield TraceFile(str(path), stream)
+            yield TraceFile(name, stream)
     except FileNotFoundError:
         hint = 'Check the path; the name "sample" stands for the small trace that comes with weft.'
-        raise InputError(f"{path}: no such file", hint) from None
+        raise InputError(f"{name}: no such file", hint) from None
     except IsADirectoryError:
-        raise InputError(f"{path}: is a directory, not a trace file", "Name the files in it.") from None
+        raise InputError(f"{name}: is a directory, not a trace file", "Name the files in it.") from None
     except UnicodeDecodeError:
         # A pipe cannot be read again to find the line.
-        place = f"{path}, line {_first_undecodable_line(path)}" if path.is_file() else str(path)
+        place = f"{name}, line {_first_undecodable_line(path)}" if path.is_file() else name
         raise InputError(f"{place}: not UTF-8 text", "Save the file as UTF-8.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: damaged gzip file ({error})") from None
+        raise InputError(f"{name}: damaged gzip file ({error})") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
 
 
 def _text_of(path: Path) -> TextIO:

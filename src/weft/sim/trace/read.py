@@ -11,10 +11,11 @@ from weft.core.errors import InputError
 from weft.sim.trace.collect import Collector
 from weft.sim.trace.distinct import title_of, with_distinct_ids
 from weft.sim.trace.file import TraceFile, opened
-from weft.sim.trace.forms import FORMS, Layout
+from weft.sim.trace.forms import FORMS, Layout, plain
 from weft.sim.trace.trace import Trace
 
 SAMPLE = "sample"
+SEPARATORS = {";": "semicolon", "\t": "tab", "|": "bar"}
 
 
 def read_trace(paths: str | Path | Sequence[str | Path], *, form: str | None = None, first: int | None = None) -> Trace:
@@ -25,11 +26,13 @@ def read_trace(paths: str | Path | Sequence[str | Path], *, form: str | None = N
     if form is not None and form not in FORMS:
         raise InputError(f'unknown form "{form}"', f"The forms are {', '.join(FORMS)}.")
     collector = Collector()
-    files = [_collect(_path_of(path), form, collector) for path in given]
+    files = [_collect(path, form, collector) for path in given]
     _check_one_clock(files)
     columns = with_distinct_ids(collector.columns(), [file.id_label for file in files])
     left_out = sum((file.left_out for file in files), Counter[str]())
-    trace = Trace(columns, " + ".join(title_of(path) for path in given), left_out)
+    ignored = dict.fromkeys(column for file in files for column in file.ignored_columns)
+    name = " + ".join(title_of(path) for path in given)
+    trace = Trace(columns, name, left_out, ignored_columns=tuple(ignored))
     return trace if first is None else trace.first(first)
 
 
@@ -40,8 +43,8 @@ def _path_of(path: str | Path) -> Path:
     return Path(path)
 
 
-def _collect(path: Path, form: str | None, collector: Collector) -> TraceFile:
-    with opened(path) as file:
+def _collect(path: str | Path, form: str | None, collector: Collector) -> TraceFile:
+    with opened(_path_of(path), str(path)) as file:
         layout = _layout_of(file, form)
         collector.start_file(file.name)
         count = sum(collector.add(batch) for batch in layout.batches(file))
@@ -57,11 +60,25 @@ def _layout_of(file: TraceFile, form: str | None) -> Layout:
     for layout in layouts:
         if layout.fits(file.first_line):
             return layout
+    if form in (None, "plain"):
+        _refuse_if_nearly_plain(file)
     if form is None:
         needs = f"The forms are {', '.join(FORMS)}. The simplest, plain, needs {FORMS['plain'][0].needs}."
         raise InputError(f"{file.name}: the first line is the header of no form of trace", needs)
     needs = " or ".join(layout.needs for layout in layouts)
     raise InputError(f"{file.name}: the first line does not fit the form {form}", f"It needs {needs}.")
+
+
+def _refuse_if_nearly_plain(file: TraceFile) -> None:
+    """Name what is wrong with a header that has some of the plain columns."""
+    for mark, name in SEPARATORS.items():
+        if plain.PLAIN.fits(file.first_line.replace(mark, ",")):
+            raise InputError(f"{file.name}: the columns are separated by {name}s", "Separate them by commas.")
+    lacking = plain.PLAIN.lacking(file.first_line)
+    if len(lacking) < len(plain.PLAIN.requires) or any(lacking.values()):
+        message = f"{file.name}: the header has no column {' and no column '.join(lacking)}"
+        hints = [f"{near}: did you mean {column}? " for column, near in lacking.items() if near]
+        raise InputError(message, "".join(hints) + f"The form plain needs {plain.PLAIN.needs}.")
 
 
 def _check_one_clock(files: Sequence[TraceFile]) -> None:

@@ -24,7 +24,8 @@ class Rule:
 
 SECONDS = Rule("a number of seconds ≥ 0", lambda v: np.isfinite(v) & (v >= 0))
 RUN_SECONDS = Rule("a number of seconds > 0", lambda v: np.isfinite(v) & (v > 0))
-COUNT = Rule("a whole number ≥ 1", lambda v: (v >= 1) & (v < 2**31) & (v == np.floor(v)))
+COUNT = Rule("a whole number ≥ 1", lambda v: np.isfinite(v) & (v >= 1) & (v == np.floor(v)))
+MOST_COUNT = 2**31 - 1
 PERCENT = Rule("a percentage ≥ 0", lambda v: (v >= 0) & (v < 2**31))
 AMOUNT = Rule("a number ≥ 0", lambda v: np.isfinite(v) & (v >= 0))
 TIME = Rule('a number of seconds or a time such as "2017-10-09 07:01:55" (one or the other in a file)', np.isfinite)

@@ -14,6 +14,7 @@ from weft.sim.trace.column import Coded, Floats, Ints, Lookup
 from weft.sim.trace.ids import Ids
 from weft.sim.trace.job import TraceJob
 from weft.sim.trace.listed import listed
+from weft.sim.words import counted
 
 ITERATION_ROWS = 4096
 
@@ -46,10 +47,13 @@ class Trace:
         name: str,
         left_out: Mapping[str, int] | None = None,
         count: int | None = None,
+        ignored_columns: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.left_out: Mapping[str, int] = dict(left_out or {})
         """Rows that are no jobs to simulate, by reason."""
+        self.ignored_columns = tuple(ignored_columns)
+        """Columns of its files whose names mean nothing to weft."""
         self._source = source
         self._rows: Ints = np.argsort(source.arrival_s, kind="stable")[:count]
 
@@ -61,7 +65,7 @@ class Trace:
         """The first so many by arrival."""
         if count < 1:
             raise InputError(f"the first {count} jobs of a trace are none", "Ask for 1 or more.")
-        return Trace(self._source, self.name, self.left_out, min(count, len(self)))
+        return Trace(self._source, self.name, self.left_out, min(count, len(self)), self.ignored_columns)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -74,7 +78,7 @@ class Trace:
             yield from map(TraceJob, self._source.specs(rows), arrival_s, self._source.duration_s[rows].tolist())
 
     def __repr__(self) -> str:
-        return f"<Trace {self.name}: {len(self)} jobs>"
+        return f"<Trace {self.name}: {counted(len(self), 'job')}>"
 
     @property
     def ids(self) -> Sequence[str]:

@@ -44,6 +44,7 @@ SYNONYMS = {
     "min_run_s": "min_run",
     "device_types": "types",
 }
+OPTIONAL = ("id", "tenant", "class", "model", "memory", "skew", "min_run", "types")
 
 
 def _by_duration(cells: Cells) -> Batch:
@@ -81,7 +82,7 @@ def _batch(cells: Cells, duration_s: Floats) -> Batch:
         tenants=cells.texts("tenant", blank="default") if cells.has("tenant") else None,
         job_classes=cells.converted("class", job_class, CLASS_EXPECTED) if cells.has("class") else None,
         memory_bytes=cells.converted("memory", size_bytes, SIZE_EXPECTED) if cells.has("memory") else None,
-        skew=cells.numbers("skew", AMOUNT, blank=0) if cells.has("skew") else None,
+        skew=cells.numbers("skew", AMOUNT, blank=math.nan) if cells.has("skew") else None,
         min_run_s=cells.numbers("min_run", SECONDS, blank=0) if cells.has("min_run") else None,
         models=cells.texts("model") if cells.has("model") else None,
     )
@@ -96,5 +97,5 @@ def _refuse_both(cells: Cells, one: str, other: str) -> NoReturn:
     raise InputError(message, "duration.TYPE columns stand in place of duration and types.")
 
 
-PLAIN = Sheet(("arrival", "duration", "gang"), _by_duration, SYNONYMS)
-BY_TYPE = Sheet(("arrival", "duration.*", "gang"), _by_type, SYNONYMS)
+PLAIN = Sheet(("arrival", "duration", "gang"), _by_duration, SYNONYMS, OPTIONAL)
+BY_TYPE = Sheet(("arrival", "duration.*", "gang"), _by_type, SYNONYMS, OPTIONAL)

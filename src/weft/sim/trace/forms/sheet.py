@@ -12,8 +12,11 @@ from weft.core.errors import InputError
 from weft.sim.trace.batch import Batch
 from weft.sim.trace.cells import Cells
 from weft.sim.trace.file import TraceFile
+from weft.sim.words import nearest
 
 BATCH_ROWS = 8192
+NEAR = 0.8
+"""How alike a slip of the pen is to what was meant; a looser bound would refuse columns that are meant."""
 
 NumberedRow = tuple[int, list[str]]
 
@@ -25,6 +28,8 @@ class Sheet:
     requires: tuple[str, ...]
     batch_of: Callable[[Cells], Batch]
     synonyms: Mapping[str, str] = field(default_factory=dict)
+    optional: tuple[str, ...] = ()
+    """All other columns that mean something; if empty, nobody is told of those that do not."""
 
     @property
     def needs(self) -> str:
@@ -39,12 +44,32 @@ class Sheet:
         line, header = next(rows)
         names = self._names(header)
         labels = _labels(f"{file.name}, line {line}", names, header)
+        if self.optional:
+            file.ignored_columns += self._ignored(f"{file.name}, line {line}", names, header)
         while numbered := list(islice(rows, BATCH_ROWS)):
             lines, cells = zip(*numbered, strict=True)
             if set(map(len, cells)) != {len(header)}:
                 _refuse_width(file, numbered, len(header))
             columns = dict(zip(names, zip(*cells, strict=True), strict=True))
             yield self.batch_of(Cells(file, lines, columns, labels))
+
+    def lacking(self, first_line: str) -> dict[str, str]:
+        """The columns that a header lacks, each with the one that it nearly is, if any."""
+        names = self._names(next(csv.reader([first_line])))
+        return {column: nearest(column, names, NEAR) for column in self.requires if not _is_among(column, names)}
+
+    def _ignored(self, place: str, names: Sequence[str], header: Sequence[str]) -> list[str]:
+        """The columns that mean nothing here, unless one is a slip of the pen."""
+        absent = set(self.optional) - set(names)
+        absent |= {name for name, meant in self.synonyms.items() if meant in absent}
+        ignored = [(name, cell.strip()) for name, cell in zip(names, header, strict=True) if not self._has_use(name)]
+        for name, cell in ignored:
+            if near := nearest(name, sorted(absent), NEAR):
+                raise InputError(f"{place}: unknown column {cell}", f"did you mean {near}? if not, rename it")
+        return [cell for _, cell in ignored if cell]
+
+    def _has_use(self, name: str) -> bool:
+        return any(_is_among(column, [name]) for column in (*self.requires, *self.optional))
 
     def _names(self, header: Sequence[str]) -> list[str]:
         """The names we know the columns by: without case, and a synonym as what it stands for."""
