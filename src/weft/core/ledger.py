@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 from weft.core.commands import Allocation, Preempt, Start, Stop
 from weft.core.errors import IllegalEventError
@@ -273,15 +274,15 @@ class Ledger:
         self.tenants.validate(self.jobs.values())
 
 
-RECORDERS: dict[type, Callable[[Ledger, Event, float], None]] = {
-    Submitted: Ledger._submit,  # type: ignore[dict-item]  # each takes the event it is filed under
-    Finished: Ledger._finish,  # type: ignore[dict-item]
-    Failed: Ledger._finish,  # type: ignore[dict-item]
-    Progressed: Ledger._progress,  # type: ignore[dict-item]
-    Cancelled: Ledger._cancel,  # type: ignore[dict-item]
-    Held: Ledger._hold,  # type: ignore[dict-item]
-    Released: Ledger._hold,  # type: ignore[dict-item]
-    NodeJoined: Ledger._join_node,  # type: ignore[dict-item]
-    NodeLost: Ledger._lose_node,  # type: ignore[dict-item]
-    Woken: Ledger._wake,  # type: ignore[dict-item]
+RECORDERS: dict[type, Callable[[Ledger, Any, float], None]] = {  # each takes the event it is filed under
+    Submitted: Ledger._submit,
+    Finished: Ledger._finish,
+    Failed: Ledger._finish,
+    Progressed: Ledger._progress,
+    Cancelled: Ledger._cancel,
+    Held: Ledger._hold,
+    Released: Ledger._hold,
+    NodeJoined: Ledger._join_node,
+    NodeLost: Ledger._lose_node,
+    Woken: Ledger._wake,
 }
