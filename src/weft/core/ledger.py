@@ -68,10 +68,6 @@ class Ledger:
 
     # ---- events
 
-    def record(self, event: Event, now: float) -> None:
-        """Write down one event. One that does not fit the job's state raises and changes nothing."""
-        RECORDERS[type(event)](self, event, now)
-
     def take_stops(self) -> list[Stop]:
         """The attempts that cancelled jobs were still running, each handed out once."""
         stops, self._stops = self._stops, []
@@ -274,7 +270,8 @@ class Ledger:
         self.tenants.validate(self.jobs.values())
 
 
-RECORDERS: dict[type, Callable[[Ledger, Any, float], None]] = {  # each takes the event it is filed under
+# How to write down each kind of event. One that does not fit the job's state raises and changes nothing.
+RECORDERS: dict[type, Callable[[Ledger, Any, float], None]] = {
     Submitted: Ledger._submit,
     Finished: Ledger._finish,
     Failed: Ledger._finish,

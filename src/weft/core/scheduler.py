@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from weft.core.commands import Command, WakeAt
 from weft.core.errors import IllegalEventError, InputError, WeftError
 from weft.core.events import Event, Failed, Finished, Woken
-from weft.core.ledger import Ledger
+from weft.core.ledger import RECORDERS, Ledger
 from weft.core.plan import check
 from weft.core.reasons import Code, Reason
 from weft.core.transitions import State
@@ -64,7 +64,7 @@ class Scheduler:
             if type(event) is Woken:
                 self._wake_at = math.inf  # the wish is fulfilled, even if it was too early
             try:
-                self.ledger.record(event, now)
+                RECORDERS[type(event)](self.ledger, event, now)
             except WeftError as error:
                 illegal = illegal or error
         if illegal is not None:

@@ -52,10 +52,9 @@ class JobSpec:
 
 def check_spec(spec: JobSpec) -> None:
     """Raise InputError for a description that makes no sense."""
-    numbers = {"declared_steps": spec.declared_steps, "skew": spec.skew, "min_run_s": spec.min_run_s}
-    for name, number in numbers.items():
+    for number in (spec.declared_steps, spec.skew, spec.min_run_s):
         if number is not None and not 0 <= number < math.inf:
-            raise InputError(f"{spec.id} has {name} = {number}", "it is a number, 0 or more")
+            raise InputError(f"{spec.id} has {number} for its steps, skew or minimum run time", "give 0 or more")
     for kind, rate_hz in spec.step_rate_hz.items():
         if not 0 < rate_hz < math.inf:
             raise InputError(f"{spec.id} makes {rate_hz} steps a second on {kind}", "a rate is above 0")

@@ -17,12 +17,12 @@ class View:
     """The ledger as a policy sees it, at `now`."""
 
     __slots__ = (
+        "_jobs_held",
         "changes",
         "device_count",
         "free_counts",
         "is_present",
         "jobs",
-        "jobs_waiting",
         "nodes",
         "now",
         "running",
@@ -39,10 +39,14 @@ class View:
         self.free_counts: Sequence[int] = ledger.free_counts
         self.version = ledger.version
         self.tenants: Tenants = ledger.tenants
-        self.jobs_waiting = ledger.jobs_waiting
         self.device_count = ledger.device_count
+        self._jobs_held = ledger.jobs_held
         self.changes = changes
         """What has happened to jobs since the policy last looked; indexes live on it. Void when the version is new."""
+
+    @property
+    def jobs_waiting(self) -> int:
+        return len(self.jobs) - len(self.running) - self._jobs_held
 
 
 class Decider(Protocol):

@@ -52,7 +52,7 @@ class IncrementalPlanner:
         if self._line.jobs_waiting and (freed is not None or newcomers):
             walk = _Walk(self._line, self._order, self._place, view.now)
             walk.go(freed, newcomers)
-            return Plan(walk.grants, walk.evictions(), self._line.wake_at(view.now))
+            return Plan(walk.grants, walk.evictions() if walk.evicted else (), self._line.wake_at(view.now))
         return Plan((), (), self._line.wake_at(view.now))
 
     def _catch_up(self, line: Line, view: View) -> tuple[Key | None, list[Entry]]:
@@ -91,7 +91,6 @@ class _Walk:
 
     __slots__ = (
         "_candidates",
-        "_evicted",
         "_is_sorted",
         "_line",
         "_looks_from",
@@ -99,6 +98,7 @@ class _Walk:
         "_order",
         "_place",
         "_reach",
+        "evicted",
         "grants",
     )
 
@@ -109,7 +109,7 @@ class _Walk:
         self._place = place
         self._now = now
         self._candidates: list[tuple[Key, Entry]] = []
-        self._evicted: dict[str, tuple[Entry, Reason]] = {}
+        self.evicted: dict[str, tuple[Entry, Reason]] = {}
         self._reach = math.inf
         """No later candidate could have more devices of one type than this, free or of jobs behind it."""
         self._is_sorted = not order.drifts
@@ -118,7 +118,8 @@ class _Walk:
         """Behind this place the first of every shape is a candidate; before it only newcomers are."""
 
     def go(self, freed: Key | None, newcomers: list[Entry]) -> None:
-        candidates, order = self._candidates, self._order
+        candidates, order, total = self._candidates, self._order, self._line.room.total
+        is_sorted = self._is_sorted
         for entry in newcomers:
             if (freed is None or entry.key < freed) and self._line.entries.get(entry.job.id) is entry:
                 candidates.append((entry.key, entry))
@@ -130,8 +131,8 @@ class _Walk:
             key, entry = heappop(candidates)
             if entry.is_running or (entry.shape in hopeless and not entry.is_evicted):
                 continue
-            if self._is_exhausted(key):
-                return
+            if is_sorted and not any(total.values()) and self._is_last(key):
+                return  # nothing is free, and nobody who runs stands behind this place in the line
             if entry.job.gang_size <= self._reach and self._settle_somewhere(entry):
                 if self._looks_from is not None:
                     self._look_at_next(entry.shape, key)
@@ -142,24 +143,19 @@ class _Walk:
 
     def evictions(self) -> list[Eviction]:
         """Whom the plan evicts in the end; nobody is evicted any more as far as the line goes."""
-        for entry, _ in self._evicted.values():
+        for entry, _ in self.evicted.values():
             entry.is_evicted = False
-        return [Eviction(job_id, reason) for job_id, (_, reason) in self._evicted.items()]
+        return [Eviction(job_id, reason) for job_id, (_, reason) in self.evicted.items()]
 
     # ---- candidates
 
-    def _is_exhausted(self, key: Key) -> bool:
-        """Nothing is free, and nobody who runs stands behind this place in the line."""
-        line = self._line
-        for kind, runners in line.runners.items():
-            if line.room.total[kind] or not self._is_sorted or (runners.keys and runners.keys[-1] > key):
-                return False
-        return True
+    def _is_last(self, key: Key) -> bool:
+        return all(not runners.keys or runners.keys[-1] < key for runners in self._line.runners.values())
 
     def _look_at_all_behind(self, key: Key) -> None:
         self._looks_from = key
         for ranked in self._line.waiting.values():
-            at = ranked.after(key)
+            at = 0 if ranked.keys[0] > key else ranked.after(key)
             if at < len(ranked.keys):
                 self._candidates.append((ranked.keys[at], ranked.items[at]))
 
@@ -174,7 +170,7 @@ class _Walk:
 
     def _settle_somewhere(self, entry: Entry) -> bool:
         if entry.is_evicted and self._line.room.holds(entry.placement):
-            del self._evicted[entry.job.id]  # its devices were not needed after all
+            del self.evicted[entry.job.id]  # its devices were not needed after all
             self._line.return_home(entry, self._now)
             return True
         return self._start_on_free(entry) or (self._order.preempts and self._start_evicting(entry))
@@ -212,7 +208,7 @@ class _Walk:
     def _take_from(self, entry: Entry, kind: str, placement: Placement, leaving: list[Entry]) -> None:
         for one in leaving:
             self._line.evict(one, self._now)
-            self._evicted[one.job.id] = (one, Reason(PREEMPTED_FOR, (entry.job.id,)))
+            self.evicted[one.job.id] = (one, Reason(PREEMPTED_FOR, (entry.job.id,)))
             heappush(self._candidates, (one.key, one))
         self._grant(entry, placement, Reason(FITS_AFTER_PREEMPTING, (entry.job.gang_size, len(leaving))))
         looks_here = self._looks_from is not None and self._looks_from <= entry.key
