@@ -50,8 +50,7 @@ class ServiceQueues(KeyedOrder):
             raise InputError(f"promote_knob {self.promote_knob:g} is not above 0", "leave it out to switch it off")
 
     def key(self, job: Job, now: float) -> Key:
-        service = self.service_in_queues(job, now) if self.promotions else job.attained(now)
-        return (bisect_right(self.thresholds, service + EPSILON_S), job.first_start_s, job.tie)
+        return (self.queue_of(job, now), job.first_start_s, job.tie)
 
     def queue_of(self, job: Job, now: float) -> int:
         return bisect_right(self.thresholds, self.service_in_queues(job, now) + EPSILON_S)
@@ -64,7 +63,7 @@ class ServiceQueues(KeyedOrder):
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         if is_running:
-            service = self.service_in_queues(job, now) if self.promotions else job.attained(now)
+            service = self.service_in_queues(job, now)
             for threshold in self.thresholds:
                 if service + EPSILON_S < threshold:
                     return now + (threshold - service) / job.gang_size
