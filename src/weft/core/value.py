@@ -12,6 +12,7 @@ T = TypeVar("T")
 def value(cls: type[T]) -> type[T]:
     """A slotted dataclass that the type checker holds to be frozen.
 
-    Freezing at run time makes a value three times as slow to create, and a simulation creates ten of them a job.
+    Freezing at run time makes a value three times as slow to create, and a simulation creates some twenty of them
+    for each job.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from weft.core.errors import InputError
 from weft.core.view import View
+from weft.policies.types import devices_by_type
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,7 @@ class FurthestBehind:
 
 def _progress(view: View) -> dict[str, float]:
     progress = {job.tenant: 0.0 for job in view.jobs.values() if job.is_waiting or job.is_running}
-    counts: dict[str, int] = {}
-    for node, here in zip(view.nodes, view.is_present, strict=True):
-        if here:
-            counts[node.device_type] = counts.get(node.device_type, 0) + node.device_count
+    counts = devices_by_type(view)
     for job in view.running.values():
         best = max((kind for kind in counts if job.spec.allows(kind)), key=job.spec.rate_hz)
         progress[job.tenant] += job.gang_size / counts[best] * job.rate_hz / job.spec.rate_hz(best)

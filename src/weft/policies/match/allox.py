@@ -31,6 +31,7 @@ from weft.core.values import JobSpec
 from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.match.times import run_s
+from weft.policies.types import fastest_first, type_of
 
 FLATTER_S = 1e-6
 """Added for each position, so that of equally good matchings the one with the shorter queues is taken."""
@@ -86,7 +87,7 @@ class AlloxMatching:
             jobs += islice((job for job in rest if _fits_now(job, draft)), room)  # in place of those left out
 
     def types(self, spec: JobSpec, present: Sequence[str]) -> tuple[str, ...]:
-        return tuple(sorted((kind for kind in present if spec.allows(kind)), key=lambda kind: -spec.rate_hz(kind)))
+        return fastest_first(spec, present)
 
     def _first_on_free_devices(
         self, jobs: list[Job], positions: list[Position], costs: NDArray[np.float64]
@@ -135,7 +136,7 @@ class AlloxMatching:
             if job_id in draft.started:
                 if draft.started[job_id] == kind:
                     busy += [run_s(job, kind, self.assume_s)] * job.gang_size
-            elif view.nodes[job.allocation[0][0]].device_type == kind:
+            elif type_of(job, view) == kind:
                 left_s = self.assume_s if job.spec.declared_steps is None else job.remaining_s(view.now)
                 busy += [left_s] * job.gang_size
         return [0.0] * free + nsmallest(count - free, busy)

@@ -10,6 +10,7 @@ from weft.core.job import Job
 from weft.core.values import JobSpec
 from weft.core.view import View
 from weft.policies.draft import Draft
+from weft.policies.types import fastest_first
 
 
 @dataclass(frozen=True)
@@ -22,5 +23,4 @@ class Fastest:
             yield job, self.types(job.spec, present)
 
     def types(self, spec: JobSpec, present: Sequence[str]) -> tuple[str, ...]:
-        """Where rates are equal or unknown, in the order of the nodes."""
-        return tuple(sorted((kind for kind in present if spec.allows(kind)), key=lambda kind: -spec.rate_hz(kind)))
+        return fastest_first(spec, present)

@@ -13,6 +13,7 @@ from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.order.lines import LineOrder
 from weft.policies.tenant_queues import TenantQueues
+from weft.policies.types import devices_by_type, type_of
 
 
 @dataclass
@@ -21,7 +22,8 @@ class FairTenants(LineOrder):
 
     A pick counts at once as one quantum of service on its devices, so that within one decision the devices are
     spread over the tenants instead of all going to the one that is furthest behind. Running jobs are picked like
-    waiting ones, and those not picked are preempted. Looked at anew after every quantum while jobs wait.
+    waiting ones, and those not picked lose their devices to whoever was. Looked at anew after every quantum while
+    jobs wait.
     """
 
     quantum_s: float
@@ -58,7 +60,7 @@ class FairTenants(LineOrder):
 
     def _pick(self, view: View) -> list[Job]:
         """Jobs in the order they are picked, until the devices, as far as counts tell, are gone."""
-        left = _device_counts(view)
+        left = devices_by_type(view)
         queues = {tenant: iter(queue.values()) for tenant, queue in self.queues.by_tenant.items()}
         heap = [
             (view.tenants.attained(tenant, view.now), job.tie, job)
@@ -69,7 +71,7 @@ class FairTenants(LineOrder):
         picks = []
         while heap:
             attained, _, job = heap[0]
-            kind = _kind_of(job, view) if job.is_running else _kind_for(job, left)
+            kind = type_of(job, view) if job.is_running else _kind_for(job, left)
             if kind is not None and left[kind] >= job.gang_size:
                 picks.append(job)
                 left[kind] -= job.gang_size
@@ -80,18 +82,6 @@ class FairTenants(LineOrder):
             else:
                 heapreplace(heap, (attained, successor.tie, successor))
         return picks
-
-
-def _device_counts(view: View) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for node, here in zip(view.nodes, view.is_present, strict=True):
-        if here:
-            counts[node.device_type] = counts.get(node.device_type, 0) + node.device_count
-    return counts
-
-
-def _kind_of(job: Job, view: View) -> str:
-    return view.nodes[job.allocation[0][0]].device_type
 
 
 def _kind_for(job: Job, left: dict[str, int]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from weft.core.job import Job
@@ -13,6 +13,7 @@ from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.match.times import run_s
 from weft.policies.order.lines import LineOrder
+from weft.policies.types import devices_by_type, fastest_first, free_by_type
 
 
 @dataclass
@@ -35,11 +36,10 @@ class ShortestOnEachType(LineOrder):
                     yield job
 
     def why_not(self, view: View, job: Job) -> Reason | None:
-        free: dict[str, int] = {}
-        for node, count in zip(view.nodes, view.free_counts, strict=True):
-            free[node.device_type] = free.get(node.device_type, 0) + count
-        if any(job.spec.allows(kind) and count >= job.gang_size for kind, count in free.items()):
-            return Reason(Code.BETTER_LATER, (max(filter(job.spec.allows, free), key=job.spec.rate_hz),))
+        free = free_by_type(view)
+        kinds = fastest_first(job.spec, free)
+        if any(free[kind] >= job.gang_size for kind in kinds):
+            return Reason(Code.BETTER_LATER, (kinds[0],))
         return None
 
     def _candidates(self, kind: str, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
@@ -52,19 +52,16 @@ class ShortestOnEachType(LineOrder):
     def prepare(self, view: View) -> None:
         """Keep the waiting jobs of each type sorted by how long they take there."""
         if self.version != view.version:
-            kinds = dict.fromkeys(
-                node.device_type for node, here in zip(view.nodes, view.is_present, strict=True) if here
-            )
-            self.by_type = {kind: [] for kind in kinds}
-            self._insert(job for job in view.jobs.values())
+            self.by_type = {kind: [] for kind in devices_by_type(view)}
+            self._insert(view.jobs.values())
         else:
             changed = {job.id: job for change, job in view.changes if change is not Change.LEFT}
             for rows in self.by_type.values():
                 rows[:] = [row for row in rows if row[2].is_waiting and row[2].id not in changed]
-            self._insert(iter(changed.values()))
+            self._insert(changed.values())
         self.version = view.version
 
-    def _insert(self, jobs: Iterator[Job]) -> None:
+    def _insert(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             if job.is_waiting:
                 for kind, rows in self.by_type.items():
