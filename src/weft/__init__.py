@@ -1,16 +1,34 @@
 """Share accelerators among deep-learning jobs of unknown length."""
 
+from __future__ import annotations  # a job's interpreter may be older than the one that weft runs on
+
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.core.values import JobSpec
+    from weft.node.task import attach
     from weft.policies.policy import Policy
     from weft.policies.stages import KeyedOrder
+    from weft.runtime.sdk import checkpoint, init, report, step, steps
     from weft.sim.api import simulate
     from weft.sim.trace import Trace, TraceJob
 
-__all__ = ["JobSpec", "KeyedOrder", "Policy", "Trace", "TraceJob", "simulate"]
+__all__ = [
+    "JobSpec",
+    "KeyedOrder",
+    "Policy",
+    "Trace",
+    "TraceJob",
+    "attach",
+    "checkpoint",
+    "init",
+    "report",
+    "simulate",
+    "step",
+    "steps",
+]
 __version__ = "0.1.0"
 
 HOMES = {
@@ -19,15 +37,23 @@ HOMES = {
     "Policy": "weft.policies.policy",
     "Trace": "weft.sim.trace",
     "TraceJob": "weft.sim.trace",
+    "attach": "weft.node.task",
     "simulate": "weft.sim.api",
 }
 """Loaded when first asked for: numpy alone takes longer to load than `weft --version` may."""
 
+IN_THE_JOB = {"checkpoint", "init", "report", "step", "steps"}
+"""What a script says to the runtime inside its own process. Where one was injected, that one is meant."""
+
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name in IN_THE_JOB:
+        home = "weft_runtime.sdk" if "weft_runtime" in sys.modules else "weft.runtime.sdk"
+    elif name in HOMES:
+        home = HOMES[name]
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(HOMES[name]), name)
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

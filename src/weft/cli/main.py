@@ -9,6 +9,7 @@ import click
 
 from weft import __version__
 from weft.cli.completion import completion
+from weft.cli.exec import exec_command
 from weft.cli.policies import policies
 from weft.cli.simulate import simulate
 from weft.core.errors import InputError, WeftError
@@ -55,7 +56,7 @@ def weft(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (simulate, policies, completion):
+for command in (simulate, exec_command, policies, completion):
     weft.add_command(command)
 
 

@@ -1,0 +1,141 @@
+"""A command started as a task: the runtime in its environment, a control page, a process group of its own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from signal import Signals
+
+import weft.runtime
+from weft.core.errors import InputError, WeftError
+from weft.node.terminal import Terminal
+from weft.node.watching import Mask, Watched
+from weft.runtime import layout
+from weft.runtime.page import Page, start_time
+
+INJECT = str(Path(weft.runtime.__file__).parent / "inject")
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+
+
+class CommandError(InputError):
+    """The command cannot be started; `exit_code` is what a shell would answer."""
+
+    def __init__(self, message: str, hint: str, exit_code: int) -> None:
+        super().__init__(message, hint)
+        self.exit_code = exit_code
+
+
+def environment(base: Mapping[str, str], page: Path, checkpoints: Path | None) -> dict[str, str]:
+    """The environment in which every Python interpreter of the command finds the runtime, and the runtime its page."""
+    chosen = dict(base)
+    chosen.pop("WEFT_CHECKPOINTS", None)  # of a weft exec around us
+    chosen["WEFT_PAGE"] = str(page.absolute())
+    if checkpoints:
+        chosen["WEFT_CHECKPOINTS"] = str(checkpoints.absolute())
+    # An entry left empty means the current directory, so none is added and those that are there stay.
+    before = base.get("PYTHONPATH")
+    entries = [entry for entry in before.split(":") if entry != INJECT] if before else []
+    chosen["PYTHONPATH"] = ":".join([INJECT, *entries])
+    return chosen
+
+
+def run(command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, limit_bytes: int = 0) -> int:
+    """Run a command to its end; its exit code, or 128 + N if signal N ended it.
+
+    `mask` is what `signals_held` gave, within which this is called. A Ctrl-C that ended the command comes out of it as
+    KeyboardInterrupt: without weft, it would have reached us as well.
+    """
+    page.words[layout.LIMIT] = limit_bytes
+    terminal = Terminal()
+    try:
+        pid = _start(command, page, env, mask, limit_bytes, terminal)
+        code = os.waitstatus_to_exitcode(Watched(pid, page, terminal).wait())
+        if terminal.take_back(pid) and code == -Signals.SIGINT:
+            os.killpg(0, Signals.SIGINT)
+    finally:
+        terminal.close()
+    return code if code >= 0 else 128 - code
+
+
+def _start(
+    command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, limit_bytes: int, terminal: Terminal
+) -> int:
+    """The pid of the command, once it has taken the place of our copy; raises CommandError if it could not."""
+    lend = os.isatty(0) and terminal.is_ours()
+    on_death = signal.signal(Signals.SIGCHLD, signal.SIG_DFL)  # ignored, its end would leave no status
+    reading, writing = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(reading)
+        os.close(writing)
+        raise WeftError(f"no process can be started: {error.strerror}", "is there a limit? ulimit -u") from error
+    if pid == 0:
+        try:
+            os.setpgid(0, 0)
+            if lend:
+                terminal.lend(os.getpid())
+            page.words[layout.TASK_START] = start_time(os.getpid())
+            page.words[layout.TASK_PID] = os.getpid()
+            _as_bare(mask, on_death)
+            _limit(limit_bytes)
+            os.execvpe(command[0], list(command), env)  # noqa: S606 - to run it is what we are asked
+        except OSError as error:
+            os.write(writing, struct.pack("i", error.errno))
+        finally:
+            os._exit(NOT_FOUND)
+    os.close(writing)
+    answer = os.read(reading, 4)  # nothing, if it closes because the command runs
+    os.close(reading)
+    if answer:
+        os.waitpid(pid, 0)
+        terminal.take_back(pid)
+        raise _not_started(command[0], *struct.unpack("i", answer))
+    return pid
+
+
+def _as_bare(mask: Mask, on_death: object) -> None:
+    """Signals as if the command had been started without us; Python ignores two of them for itself."""
+    for ignored in (Signals.SIGPIPE, Signals.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
+    if on_death == signal.SIG_IGN:
+        signal.signal(Signals.SIGCHLD, signal.SIG_IGN)
+    if signal.getsignal(Signals.SIGINT) != signal.SIG_IGN:
+        signal.signal(Signals.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _limit(limit_bytes: int) -> None:
+    """Bound the private memory of each process from here on. A lower bound that is there already stays."""
+    if limit_bytes:
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (_lower(limit_bytes, soft), _lower(limit_bytes, hard)))
+
+
+def _lower(limit_bytes: int, present: int) -> int:
+    return limit_bytes if present == resource.RLIM_INFINITY else min(limit_bytes, present)
+
+
+def _not_started(name: str, number: int) -> CommandError:
+    import shutil  # only needed here, and takes its time
+
+    script = f"to run a script: weft exec -- python {name}" if name.endswith(".py") else ""
+    if number == errno.ENOENT and not shutil.which(name):
+        quoted = "write it without quotes around the whole" if " " in name else ""
+        hint = quoted or script or "is it installed, and its folder on PATH?"
+        return CommandError(f'there is no command "{name}"', hint, NOT_FOUND)
+    if number == errno.ENOENT:  # the file is there
+        hint = "its first line has to name a program, as in #!/usr/bin/env python3"
+        return CommandError(f"{name} cannot be run: what its first line names is not there", hint, NOT_EXECUTABLE)
+    if Path(name).is_dir():
+        return CommandError(f"{name} cannot be run: it is a folder", "name a program in it", NOT_EXECUTABLE)
+    hints = {
+        errno.ENOEXEC: script or "a script begins with a line such as #!/bin/sh",
+        errno.EACCES: script or f"chmod +x {name}, if it is a program",
+    }
+    return CommandError(f"{name} cannot be run: {os.strerror(number).lower()}", hints.get(number, ""), NOT_EXECUTABLE)

@@ -1,0 +1,211 @@
+"""The control page of a task that is launched here: where it may be, whose it is, when it goes."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, count, takewhile
+from pathlib import Path
+
+from weft.core.errors import InputError, WeftError
+from weft.node.mounts import file_system, is_in_memory
+from weft.runtime import layout
+from weft.runtime.page import Page, PageError, claimed_beside, create, open_page, start_time
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - in a folder of our own, which nobody else may enter
+ELSEWHERE = "name another file in memory: --page /dev/shm/NAME"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def page_for_a_task(path: Path | None) -> Iterator[Page]:
+    """A new page, closed afterwards. One without a path goes; one with a path stays and shows how the task ended."""
+    page = make_page(path)
+    try:
+        yield page
+    finally:
+        if path is None:
+            remove_page(Path(page.path))
+        page.close()
+
+
+def make_page(path: Path | None) -> Page:
+    """A new page, which this process will launch the first attempt with. Without a path, in a folder of ours.
+
+    What is at `path` already is replaced if it is the page of a task that has ended, and left alone otherwise.
+    """
+    if path is None:
+        return _private_page()
+    path = path.resolve()
+    if not is_in_memory(path.parent):
+        raise InputError(
+            f"{path} would be on {file_system(path.parent)}; a control page must be in memory, "
+            "because a disk could make each step wait",
+            ELSEWHERE,
+        )
+    while True:
+        with suppress(FileExistsError):
+            return _new_page(path)
+        _clear(path)
+
+
+def remove_page(path: Path) -> None:
+    """Remove a task's page and those of its further ranks. Whoever has them open keeps what he sees."""
+    for each in [*further_pages(path), path]:  # its own last: as long as it is there, nobody makes a new one
+        each.unlink(missing_ok=True)
+
+
+def further_pages(path: Path) -> list[Path]:
+    """The pages of a task's further ranks, beside its first: FILE.1, FILE.2. A stranger's file is not among them."""
+    beside = (Path(claimed_beside(str(path), number)) for number in count(1))
+    return list(takewhile(_is_page, beside))
+
+
+def step_of_leaving(path: Path) -> int | None:
+    """The step whose checkpoint the task left with, on request; None if that is not why it ended."""
+    steps = []
+    for each in [path, *further_pages(path)]:
+        with suppress(PageError), _opened(each) as page:
+            left = page.words[layout.STATE] & 0xFF == layout.State.LEAVING
+            if left and page.words[layout.CHECKPOINT]:
+                steps.append(page.words[layout.CHECKPOINT] - 1)
+    return max(steps, default=None)
+
+
+def _private_page() -> Page:
+    folder = _private_folder()
+    # Nothing is replaced here, even if nobody seems to use it: containers may share /dev/shm, but not process numbers.
+    names = chain([f"exec-{os.getpid()}.page"], (f"exec-{os.getpid()}-{number}.page" for number in count(2)))
+    while True:
+        with suppress(FileExistsError):
+            return _new_page(folder / next(names))
+
+
+def _private_folder() -> Path:
+    """A folder in memory that only this user can enter."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folders = [SHARED_MEMORY / f"weft-{os.getuid()}", *([Path(runtime) / "weft"] if runtime else [])]
+    for folder in folders:
+        if is_in_memory(folder.parent) and _made_private(folder):
+            return folder
+    tried = " and ".join(map(str, folders))
+    raise WeftError(f"no place in memory for a control page: {tried} cannot be used", ELSEWHERE)
+
+
+def _made_private(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            return False  # somebody else was here first, and could put anything into it
+        folder.chmod(0o700)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def _new_page(path: Path) -> Page:
+    """A page that appears whole: whoever sees it sees who launches it, and so that it is in use."""
+    draft = path.with_name(f".weft-{os.getpid()}-{time.monotonic_ns()}")
+    try:
+        page = create(str(draft))
+    except OSError as error:
+        raise _not_made(path, error) from error
+    page.words[layout.ATTEMPT] = 1
+    page.words[layout.LAUNCHER_START] = start_time(os.getpid())
+    page.words[layout.LAUNCHER_PID] = os.getpid()
+    try:
+        path.hardlink_to(draft)
+    except FileExistsError:
+        page.close()
+        raise
+    except OSError as error:
+        page.close()
+        raise _not_made(path, error) from error
+    finally:
+        draft.unlink()
+    page.path = str(path)
+    return page
+
+
+def _not_made(path: Path, error: OSError) -> WeftError:
+    if error.errno in FULL:
+        return WeftError(f"no room for the control page {path}: {path.parent} is full", f"free some, or {ELSEWHERE}")
+    if error.errno == errno.ENOENT:
+        return InputError(f"the control page {path} cannot be made: there is no folder {path.parent}", ELSEWHERE)
+    return InputError(f"the control page {path} cannot be made: {error.strerror}", ELSEWHERE)
+
+
+def _clear(path: Path) -> None:
+    """Remove the page of a task that has ended; refuse to touch anything else."""
+    try:
+        with _opened(path) as page:
+            # Of two who find the same ended page, the second must not remove what the first put in its place.
+            fcntl.flock(page.fd, fcntl.LOCK_EX)
+            if _is_at(path, page):
+                _refuse_if_used(path)
+                remove_page(path)
+    except PageError as error:
+        if path.exists():
+            raise InputError(str(error), f"it is left as it was; {ELSEWHERE}") from error
+    except OSError as error:
+        raise _not_made(path, error) from error
+
+
+def _is_at(path: Path, page: Page) -> bool:
+    try:
+        return os.path.samestat(os.fstat(page.fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _refuse_if_used(path: Path) -> None:
+    for each in [path, *further_pages(path)]:
+        with _opened(each) as page:
+            user = _user(page)
+        if user:
+            raise InputError(f"{each} is in use by {user}", f"wait for its end, or {ELSEWHERE}")
+
+
+def _user(page: Page) -> str:
+    """Who still uses this page; empty if nobody does."""
+    words = page.words
+    if _is_alive(words[layout.TASK_PID], words[layout.TASK_START]):
+        return f"process {words[layout.TASK_PID]}"
+    if not words[layout.TASK_PID] and _is_alive(words[layout.LAUNCHER_PID], words[layout.LAUNCHER_START]):
+        return f"process {words[layout.LAUNCHER_PID]}"  # it is about to start the task
+    if claimant := page.claimant():
+        return f"process {claimant}"
+    return "" if page.claim() else "a process of another container"
+
+
+def _is_alive(pid: int, start: int) -> bool:
+    """Whether this very process still runs; one that only waits for its parent to notice its end does not."""
+    if not pid or start_time(pid) != start:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (OSError, IndexError):
+        return False
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Page]:
+    page = open_page(str(path))
+    try:
+        yield page
+    finally:
+        page.close()
+
+
+def _is_page(path: Path) -> bool:
+    try:
+        with _opened(path):
+            return True
+    except PageError:
+        return False

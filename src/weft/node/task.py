@@ -1,0 +1,220 @@
+"""A task seen from outside: its control pages, what they say, and asking it to pause.
+
+`attach` is for people and tests; the coordinator will hold its tasks in the same way.
+"""
+
+from __future__ import annotations
+
+import statistics
+import struct
+from pathlib import Path
+from types import TracebackType
+
+from weft.core.errors import InputError
+from weft.core.value import value
+from weft.node import processes
+from weft.node.pausing import GRACE_S, Pause, pause
+from weft.node.rank import Rank
+from weft.runtime import layout
+from weft.runtime.layout import Depth, Source, State
+from weft.runtime.page import Page, PageError, claimed_beside, open_page, start_time
+
+
+@value
+class RankStatus:
+    """What one rank's page says."""
+
+    pid: int
+    rank: int
+    state: str
+    step: int
+    step_s: float | None
+    source: str
+    host_bytes: int
+    paused_s: float
+    checkpoint_step: int | None
+    can_checkpoint: bool
+    metrics: dict[str, float]
+
+
+@value
+class Status:
+    """A task at one instant. `reason` says what is not as one would expect."""
+
+    state: str
+    step: int
+    depth: str
+    reason: str
+    ranks: tuple[RankStatus, ...]
+
+    @property
+    def step_rate_hz(self) -> float | None:
+        """Steps a second of the slowest rank, over its recent steps; None while there are none."""
+        times_s = [rank.step_s for rank in self.ranks if rank.step_s]
+        return 1 / max(times_s) if times_s else None
+
+
+class Task:
+    """One task, or the tasks of a gang with one rank each. Use it as a context, or close it."""
+
+    def __init__(self, pages: list[Page]) -> None:
+        self._pages = pages
+        self._ranks = {page.path: Rank(page) for page in pages}
+
+    @property
+    def ranks(self) -> list[Rank]:
+        """Those alive now. Ranks that torchrun started have pages beside their task's."""
+        for page in self._pages:
+            number = 1
+            while (beside := claimed_beside(page.path, number)) in self._ranks or Path(beside).exists():
+                if beside not in self._ranks:
+                    self._ranks[beside] = Rank(_open(beside))
+                number += 1
+        return [rank for rank in self._ranks.values() if rank.is_alive]
+
+    @property
+    def leaders(self) -> list[int]:
+        """The leading processes of the tasks, those that still live."""
+        pairs = [(page.words[layout.TASK_PID], page.words[layout.TASK_START]) for page in self._pages]
+        return [pid for pid, started in pairs if pid and start_time(pid) == started]
+
+    @property
+    def is_over(self) -> bool:
+        """It began, and none of its processes lives."""
+        has_begun = any(page.words[layout.TASK_PID] or page.words[layout.CLAIM_PID] for page in self._pages)
+        return has_begun and not self.leaders and not self.ranks
+
+    @property
+    def step(self) -> int:
+        """The highest step completed, by a rank that lives or by one that has ended."""
+        return max(rank.words[layout.STEP] for rank in self._ranks.values())
+
+    @property
+    def is_stopped(self) -> bool:
+        return any(page.words[layout.STOPPED] for page in self._pages)
+
+    def ask(self, depth: int, run_to: int = 0) -> None:
+        """Ask the tasks as a whole: the ranks there are, and those that are still to claim a page."""
+        for rank in {id(rank): rank for rank in [*map(self._first, self._pages), *self.ranks]}.values():
+            if rank.wanted != depth or run_to:
+                rank.ask(depth, run_to)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until somebody has something new to say: the first rank that has not answered, or whoever claims first."""
+        waited_for = [rank for rank in self.ranks if not rank.has_answered]
+        (waited_for or [self._first(self._pages[0])])[0].wait(timeout_s)
+
+    def _first(self, page: Page) -> Rank:
+        return self._ranks[page.path]
+
+    def stop(self) -> int:
+        """Stop all processes where they stand; how many."""
+        for page in self._pages:
+            page.words[layout.STOPPED] = page.words[layout.REQUEST] >> 8
+        return sum(processes.stop(leader) for leader in self.leaders)
+
+    def pause(self, depth: str = "gate", *, at_step: int = 0, grace_s: float = GRACE_S) -> Pause:
+        """Pause at the next step boundary, or once `at_step` is completed; returns when it stands.
+
+        A gang stops at the same step on every rank. A task that pauses already runs on if `at_step` is ahead of it.
+
+        Without a boundary within `grace_s` its processes are stopped where they are, and the answer says so.
+        "checkpoint" saves and ends the task. What cannot be done is an error, and the task runs on.
+        """
+        if depth not in Depth.NAMES[Depth.GATE : Depth.LEAVE]:
+            names = ", ".join(Depth.NAMES[Depth.GATE : Depth.LEAVE])
+            raise InputError(f"there is no depth {depth!r} of a pause", f"one of {names}")
+        return pause(self, Depth.NAMES.index(depth), at_step, grace_s)
+
+    def resume(self) -> None:
+        """Run on from where it stands. A task that does not pause is left as it is."""
+        self.ask(Depth.RUN)
+        if self.is_stopped:
+            for leader in self.leaders:
+                processes.go_on(leader)
+        for page in self._pages:
+            page.words[layout.STOPPED] = 0
+
+    def status(self) -> Status:
+        ranks = self.ranks
+        return Status(
+            state=self._state(ranks),
+            step=self.step,
+            depth=Depth.NAMES[max((rank.words[layout.DEPTH] for rank in ranks), default=0)],
+            reason=self._reason(ranks),
+            ranks=tuple(_status(rank) for rank in self._ranks.values() if rank.words[layout.CLAIM_PID]),
+        )
+
+    def _state(self, ranks: list[Rank]) -> str:
+        if self.is_over:
+            return "ended"
+        if self.is_stopped or (ranks and all(rank.is_paused for rank in ranks)):
+            return "paused"
+        return "running"
+
+    def _reason(self, ranks: list[Rank]) -> str:
+        if self.is_stopped:
+            return "stopped where it was: no step boundary came"
+        said = [rank.page.message for rank in ranks if rank.state == State.REFUSED]
+        if said:
+            return said[0]
+        return "" if ranks or self.is_over else "no step seen yet"
+
+    def close(self) -> None:
+        for rank in self._ranks.values():
+            rank.page.close()
+
+    def __enter__(self) -> Task:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def attach(*pages: str | Path) -> Task:
+    """The task whose control page is at `pages`; several for a gang of one task per rank."""
+    if not pages:
+        raise InputError("no control page was named", "weft.attach(FILE), with the FILE of weft exec --page FILE")
+    return Task([_open(str(Path(path).absolute())) for path in pages])
+
+
+def _open(path: str) -> Page:
+    try:
+        return open_page(path)
+    except PageError as error:
+        raise InputError(str(error), "weft exec --page FILE -- CMD makes one") from error
+
+
+def _status(rank: Rank) -> RankStatus:
+    words = rank.words
+    is_alive = rank.is_alive
+    return RankStatus(
+        pid=words[layout.CLAIM_PID],
+        rank=words[layout.RANK],
+        state=State.NAMES[rank.state] if is_alive else "ended",
+        step=words[layout.STEP],
+        step_s=_step_s(rank),
+        source=Source.NAMES[words[layout.SOURCE]],
+        host_bytes=words[layout.HOST],
+        paused_s=words[layout.PAUSED] / 1e9,
+        checkpoint_step=words[layout.CHECKPOINT] - 1 if words[layout.CHECKPOINT] else None,
+        can_checkpoint=bool(words[layout.ABILITIES] & layout.CAN_CHECKPOINT),
+        metrics=_metrics(rank.page),
+    )
+
+
+def _step_s(rank: Rank) -> float | None:
+    count = min(rank.words[layout.DURATIONS_COUNT], layout.DURATIONS_LENGTH)
+    durations = rank.words[layout.DURATIONS : layout.DURATIONS + count].tolist()
+    return statistics.median(durations) / 1e9 if durations else None
+
+
+def _metrics(page: Page) -> dict[str, float]:
+    metrics = {}
+    for slot in range(min(page.words[layout.METRICS_COUNT], layout.METRICS_LENGTH)):
+        word = layout.METRICS + slot * layout.METRIC_WORDS
+        name = page.text(word, layout.METRIC_NAME_BYTES).rstrip("\0")
+        (metrics[name],) = struct.unpack_from("d", page.map, (word + layout.METRIC_WORDS - 1) * 8)
+    return metrics

@@ -1,0 +1,50 @@
+"""The first thing any Python interpreter of a job runs: it readies weft's runtime and steps out of the way.
+
+This directory stands first on PYTHONPATH. What the job would have had as its own sitecustomize is then loaded in turn,
+and the script sees the sys.path it would have seen. Every interpreter a job starts comes through here, so it loads next
+to nothing. Python 2 can read it too: such an interpreter runs as if bare.
+"""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RUNTIME = os.path.dirname(HERE)
+
+
+class Packages:
+    """The last finder: the runtime by its private name, and weft itself where a script imports it uninstalled."""
+
+    def __init__(self, folders):
+        self.folders = folders
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.folders:
+            return None
+        from importlib.machinery import ModuleSpec, SourceFileLoader
+
+        file = os.path.join(self.folders[name], "__init__.py")
+        spec = ModuleSpec(name, SourceFileLoader(name, file), origin=file, is_package=True)
+        spec.has_location = True
+        spec.submodule_search_locations.append(self.folders[name])
+        return spec
+
+
+def _chain():
+    """Load the sitecustomize that ours hides, if there is one; it takes our place in sys.modules."""
+    ours = sys.modules.pop("sitecustomize")
+    try:
+        __import__("sitecustomize")
+    except ImportError as error:
+        sys.modules["sitecustomize"] = ours
+        if getattr(error, "name", "sitecustomize") != "sitecustomize":
+            raise
+
+
+sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != HERE]
+if os.environ.get("WEFT_PAGE") and sys.version_info >= (3, 8):
+    sys.meta_path.append(Packages({"weft_runtime": RUNTIME, "weft": os.path.dirname(RUNTIME)}))
+    from weft_runtime import noticing
+
+    noticing.begin(os.environ["WEFT_PAGE"])
+_chain()

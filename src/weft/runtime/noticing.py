@@ -1,0 +1,61 @@
+"""Notices imports; causes none. When the script brings in torch, its step boundaries begin to be watched."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # typing is not loaded for this: every interpreter of a job would pay for it at its start
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, Callable, Sequence
+
+
+class Noticing:
+    """A finder that finds nothing itself: it lets the others find a module, and acts once that module is loaded."""
+
+    def __init__(self, actions: dict[str, Callable[[ModuleType], None]]) -> None:
+        self.actions = actions
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        if name not in self.actions:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                self._act_after(spec)
+                return spec
+        return None
+
+    def _act_after(self, spec: ModuleSpec) -> None:
+        """Once it is loaded: many a spec is only looked for, to learn whether the module is there."""
+        loader: Any = spec.loader
+        load = getattr(loader, "exec_module", None)
+        if load is None:
+            return
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module  # the loader is itself again before the script can see it
+            load(module)
+            action = self.actions.pop(spec.name, None)
+            if action is not None:
+                action(module)
+
+        loader.exec_module = exec_module
+
+
+def begin(page: str) -> None:
+    """Called at the interpreter's start."""
+
+    def torch_came(torch: ModuleType) -> None:
+        from . import boundaries
+        from .agent import the_agent
+
+        boundaries.watch(torch, the_agent(page))
+
+    def dynamo_came(trace_rules: ModuleType) -> None:
+        # Compiled code runs our hooks as they are. Tracing into them would add guards and graph breaks to the user's
+        # program.
+        trace_rules.add(__name__.partition(".")[0])
+
+    sys.meta_path.insert(0, Noticing({"torch": torch_came, "torch._dynamo.trace_rules": dynamo_came}))

@@ -1,0 +1,42 @@
+"""The state of every random generator a training script draws from."""
+
+import random
+import sys
+from importlib import import_module
+from typing import Any, Dict, List
+
+
+def capture() -> Dict[str, Any]:
+    """Python's, and those of PyTorch (each GPU's too) and numpy if the script uses them."""
+    state: Dict[str, Any] = {"python": random.getstate()}
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        state["torch"] = torch.get_rng_state()
+        if torch.cuda.is_initialized():
+            state["cuda"] = torch.cuda.get_rng_state_all()
+    if "numpy.random" in sys.modules:
+        state["numpy"] = sys.modules["numpy.random"].get_state()
+    return state
+
+
+def restore(state: Dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    if "torch" in state:
+        import_module("torch").set_rng_state(state["torch"])
+    if "cuda" in state and import_module("torch.cuda").is_available():
+        import_module("torch.cuda").set_rng_state_all(state["cuda"])
+    if "numpy" in state:
+        import_module("numpy.random").set_state(state["numpy"])
+
+
+def generators(loader: Any) -> List[Any]:
+    """The generators that a DataLoader shuffles with, each once."""
+    owners = [
+        loader,
+        getattr(loader, "sampler", None),
+        getattr(getattr(loader, "batch_sampler", None), "sampler", None),
+    ]
+    found = [getattr(owner, "generator", None) for owner in owners]
+    return [
+        own for i, own in enumerate(found) if hasattr(own, "get_state") and not any(own is one for one in found[:i])
+    ]

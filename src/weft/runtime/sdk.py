@@ -1,0 +1,96 @@
+"""What a script may say: its parts, its steps, its figures. Outside weft all of it does nothing.
+
+run = weft.init(model=model, optimizer=optimizer, scheduler=scheduler)
+for epoch in range(run.epoch, 10):
+    for x, y in weft.steps(loader):
+        ...
+        weft.report(loss=loss)
+"""
+
+import os
+from typing import Any, Iterable, Iterator, List, Optional
+
+from .agent import the_agent
+from .progress import Progress
+
+# Only the copy that was injected into a job speaks for it. Any other one, such as an installed weft of another version
+# that was imported where nothing was injected, has nobody to speak to.
+PAGE = os.environ.get("WEFT_PAGE") if __name__.startswith("weft_runtime.") else None
+
+_begun: List[Progress] = []
+
+
+def _progress() -> Optional[Progress]:
+    if PAGE and not _begun:
+        _begun.append(Progress(the_agent(PAGE), os.environ.get("WEFT_CHECKPOINTS")))
+    return _begun[0] if _begun else None
+
+
+class Run:
+    """Where a run stands when its script begins: at the start, or where its last checkpoint was made."""
+
+    def __init__(self, step: int = 0, epoch: int = 0, is_resumed: bool = False) -> None:
+        self.step = step
+        self.epoch = epoch
+        self.is_resumed = is_resumed
+
+
+def init(**parts: Any) -> Run:
+    """Name what makes up the run's state: model, optimizer, scheduler, anything with state_dict and load_state_dict.
+
+    If there is a checkpoint it is loaded into them, and `run.epoch` and `run.step` say where to go on. In a gang, call
+    it after init_process_group: the ranks agree on the step.
+    """
+    for name, part in parts.items():
+        if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
+            raise TypeError("weft.init(%s=…): a %s has no state_dict and load_state_dict" % (name, type(part).__name__))
+    progress = _progress()
+    if progress is None:
+        return Run()
+    progress.parts = parts
+    is_resumed = progress.resume()
+    return Run(progress.step, progress.epoch, is_resumed)
+
+
+class steps:  # noqa: N801 -- used as a function: for batch in weft.steps(loader)
+    """One pass over a loader, each batch a step. After a resume the first pass leaves out the batches already used."""
+
+    def __init__(self, loader: Iterable[Any]) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        progress = _progress()
+        return iter(self._loader) if progress is None else progress.batches(self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+
+class step:  # noqa: N801 -- used as a function: with weft.step():
+    """The body of one step, for loops that go over no loader."""
+
+    def __enter__(self) -> None:
+        progress = _progress()
+        self._progress = None if progress is None or progress.is_inside else progress
+        if self._progress is not None:
+            self._progress.begin()
+            self._progress.begin_step()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._progress is not None and kind is None:
+            self._progress.end_step()
+
+
+def report(**values: Any) -> None:
+    """Show figures of the run, such as loss=…, beside its steps. Up to eight names are kept."""
+    progress = _progress()
+    if progress is not None:
+        for name, figure in values.items():
+            progress.agent.report(name, float(figure))
+
+
+def checkpoint() -> None:
+    """Save the run at the end of this step."""
+    progress = _progress()
+    if progress is not None:
+        progress.checkpoint()

@@ -1,0 +1,109 @@
+"""Two ranks over gloo: paused hundreds of times at random moments, they stand at the same step and never deadlock."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+from underweft import DEADLINE_S, SCRIPTS, Running, bare, environment, marked_steps, under_weft, wait_until
+
+from weft.node.task import Task
+
+DDP = SCRIPTS / "ddp.py"
+PAUSES = 200
+
+
+@contextmanager
+def torchrun(*words: str) -> Iterator[tuple[Task, list[Running]]]:
+    """One task, in which torchrun starts both ranks."""
+    command = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}")
+    with under_weft(*command, str(DDP), *words) as running:
+        yield running.task, [running]
+
+
+@contextmanager
+def task_per_rank(*words: str) -> Iterator[tuple[Task, list[Running]]]:
+    """Two tasks with a rank and a page each, as a coordinator launches them."""
+    gang = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    with ExitStack() as stack:
+        runs = [
+            stack.enter_context(
+                under_weft(
+                    sys.executable,
+                    str(DDP),
+                    *words,
+                    env={**environment(), **gang, "RANK": str(i), "LOCAL_RANK": str(i)},
+                )
+            )
+            for i in range(2)
+        ]
+        task = Task([page for running in runs for page in running.task._pages])
+        yield task, runs
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def steps_of(task: Task) -> set[int]:
+    return {rank.step for rank in task.status().ranks if rank.state != "ended"}
+
+
+@pytest.mark.parametrize("launch", [torchrun, task_per_rank])
+def test_a_gang_paused_at_random_moments_stands_at_one_step_each_time(launch, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    over = tmp_path / "over"
+    with launch(str(over)) as (task, runs):
+        wait_until(lambda: len(task.ranks) == 2, "both ranks have a page")
+        for _ in range(PAUSES):
+            pause = task.pause(grace_s=DEADLINE_S)
+            assert pause.how == "boundary", pause
+            assert steps_of(task) == {pause.step}
+            task.resume()
+            time.sleep(chance.random() * 0.005)  # any moment is as good: the next pause must work from it
+        over.touch()
+        for running in runs:
+            _, err, code = running.end()
+            assert code == 0, err
+
+
+@pytest.mark.parametrize("launch", [torchrun, task_per_rank])
+def test_a_paused_gang_trains_as_if_it_had_not_been_paused(launch) -> None:
+    chance = random.Random(5)
+    with launch() as (task, runs):
+        step = 0
+        while (pause := task.pause(at_step=step + chance.randint(1, 5), grace_s=DEADLINE_S)).how == "boundary":
+            assert steps_of(task) == {pause.step}
+            step = pause.step
+        assert pause.how == "ended"
+        assert step > marked_steps(DDP) - 6
+        assert task.step == marked_steps(DDP)
+        printed = "".join(running.end()[0] for running in runs)
+    assert printed == bare_gang()
+
+
+@cache
+def bare_gang() -> str:
+    return bare("-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", DDP)
+
+
+def test_half_a_gang_is_not_paused_behind_the_others_back() -> None:
+    """A rank whose partner was not named is stopped, not gated: nobody can say where the other one stands."""
+    with task_per_rank() as (_, runs):
+        wait_until(lambda: all(running.has_steps or not running.is_running for running in runs), "steps are seen")
+        pause = runs[0].task.pause(grace_s=0.3)
+        assert pause.how in ("stopped", "ended")
+        if pause.how == "stopped":
+            assert "1 of 2 ranks" in pause.reason
+        runs[0].task.resume()
+        for running in runs:
+            assert running.end()[2] == 0

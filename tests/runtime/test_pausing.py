@@ -1,0 +1,189 @@
+"""Pauses of real processes: where no boundary comes, how deep they go, what is refused, what they survive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from underweft import DEADLINE_S, SCRIPTS, Running, bare, under_weft, wait_until
+
+import weft
+from weft.core.errors import InputError
+from weft.node.pausing import PauseRefusedError
+
+TRAINS = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step():
+    optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+"""
+UNTIL_TOLD = "import os, sys\nwhile not os.path.exists(sys.argv[1]): step()\nprint('done')\n"
+
+
+def training(*words: str, code: str = UNTIL_TOLD) -> tuple[str, ...]:
+    return (sys.executable, "-c", TRAINS + code, *words)
+
+
+def paused(running: Running, depth: str = "gate") -> weft.node.pausing.Pause:
+    running.wait_for_steps()
+    return running.task.pause(depth, grace_s=DEADLINE_S)
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_script_without_boundaries_is_stopped_where_it_is_and_says_so() -> None:
+    script = SCRIPTS / "manual.py"
+    with under_weft(sys.executable, str(script)) as running:
+        pause = running.task.pause(grace_s=0.3)
+        assert pause.how == "stopped"
+        assert pause.reason.startswith("no step boundary within 0.3 s: stopped 1 process")
+        status = running.task.status()
+        assert (status.state, status.reason) == ("paused", "stopped where it was: no step boundary came")
+        assert [state_of(pid) for pid in running.task.leaders] == ["T"]
+        running.task.resume()
+        out, _, code = running.end()
+        assert (code, out) == (0, bare(script))
+
+
+def test_a_script_that_never_imports_torch_is_stopped_with_all_its_children(tmp_path: Path) -> None:
+    """Children in sessions of their own as well: that is how torchrun starts its ranks."""
+    over, child = tmp_path / "over", tmp_path / "child"
+    loop = f"while [ ! -e {over} ]; do sleep 0.01; done"
+    with under_weft("sh", "-c", f"setsid sh -c 'echo $$ > {child}; {loop}' & {loop}; wait; exit 7") as running:
+        wait_until(lambda: child.exists() and child.read_text().endswith("\n"), "the child runs")
+        pause = running.task.pause(grace_s=0.1)
+        assert pause.how == "stopped"
+        assert running.task.status().state == "paused"
+        wait_until(lambda: state_of(int(child.read_text())) == "T", "the child is stopped")
+        over.touch()
+        running.task.resume()
+        assert running.end()[2] == 7
+
+
+def test_a_pause_before_torch_is_even_imported_waits_for_the_first_boundary() -> None:
+    with under_weft(*training(code="for _ in range(9): step()\nprint('done')")) as running:
+        assert running.task.status().reason == "no step seen yet"
+        pause = running.task.pause(grace_s=DEADLINE_S)
+        assert (pause.how, pause.step) == ("boundary", 2)
+        assert running.task.status().state == "paused"
+        running.task.resume()
+        assert running.end()[::2] == ("done\n", 0)
+        assert running.task.status().state == "ended"
+        assert running.task.step == 9
+
+
+def test_drop_caches_gives_memory_back(tmp_path: Path) -> None:
+    hoard = "import os, sys\nheld = [torch.zeros(2500) for _ in range(20000)]\nlast = torch.zeros(2500)\ndel held\n"
+    with under_weft(*training(str(tmp_path / "over"), code=hoard + UNTIL_TOLD)) as running:
+        paused(running)
+        before_bytes = running.task.status().ranks[0].host_bytes
+        pause = running.task.pause("drop-caches")
+        assert pause.depth == running.task.status().depth == "drop-caches"
+        assert running.task.status().ranks[0].host_bytes < before_bytes - 100_000_000
+        running.task.resume()
+        (tmp_path / "over").touch()
+        assert running.end()[::2] == ("done\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("depth", "why"), [("swap-out", "needs weft's native library"), ("checkpoint", "has not called weft.init")]
+)
+def test_a_depth_that_cannot_be_reached_is_refused_and_the_job_runs_on(depth: str, why: str, tmp_path: Path) -> None:
+    with under_weft(*training(str(tmp_path / "over"))) as running:
+        with pytest.raises(PauseRefusedError, match=why):
+            paused(running, depth)
+        assert running.task.status().state == "running"
+        (tmp_path / "over").touch()
+        assert running.end()[::2] == ("done\n", 0)
+
+
+def test_an_unknown_depth_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with under_weft(*training(str(tmp_path / "over"))) as running:
+        with pytest.raises(InputError, match="gate, drop-caches, swap-out, checkpoint"):
+            running.task.pause("deep")
+        (tmp_path / "over").touch()
+
+
+def test_a_gated_script_still_answers_signals(tmp_path: Path) -> None:
+    handler = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved'), sys.exit(3)))\n"
+    with under_weft(*training(str(tmp_path / "never"), code=handler + UNTIL_TOLD)) as running:
+        paused(running)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end()[::2] == ("saved\n", 3)
+
+
+def test_a_pause_outlives_whoever_asked_for_it(tmp_path: Path) -> None:
+    with under_weft(*training(str(tmp_path / "over"))) as running:
+        running.wait_for_steps()
+        path = running.task._pages[0].path
+        ask = f"import weft, os, signal; weft.attach({path!r}).pause(grace_s=60); os.kill(os.getpid(), signal.SIGKILL)"
+        assert subprocess.run([sys.executable, "-c", ask], check=False).returncode == -signal.SIGKILL
+        with weft.attach(path) as found:
+            step = found.step
+            assert found.status().state == "paused"
+            found.resume()
+            wait_until(lambda: found.step > step, "it runs on")
+        (tmp_path / "over").touch()
+        assert running.end()[::2] == ("done\n", 0)
+
+
+def test_steps_go_on_when_weft_exec_is_killed(tmp_path: Path) -> None:
+    with under_weft(*training(str(tmp_path / "over"))) as running:
+        running.wait_for_steps()
+        running.process.kill()
+        running.process.wait()
+        step = running.task.step
+        wait_until(lambda: running.task.step > step, "it runs on")
+        assert running.task.pause(grace_s=DEADLINE_S).how == "boundary"
+        running.task.resume()
+        (tmp_path / "over").touch()
+        wait_until(lambda: running.task.is_over, "it ended")
+
+
+def test_paused_time_is_in_no_step(tmp_path: Path) -> None:
+    with under_weft(*training(str(tmp_path / "over"))) as running:
+        paused(running)
+        wait_until(lambda: running.task.status().ranks[0].state == "gated", "it stands")
+        began = os.times().elapsed
+        wait_until(lambda: os.times().elapsed - began > 0.5, "half a second has passed")
+        step = running.task.step
+        running.task.pause(at_step=step + 70, grace_s=DEADLINE_S)  # the ring holds 64: all of them newer than the pause
+        rank = running.task.status().ranks[0]
+        assert rank.paused_s > 0.5
+        words = running.task._pages[0].words
+        assert max(words[40:104].tolist()) < 0.5e9
+        running.task.resume()
+        (tmp_path / "over").touch()
+        running.end()
+
+
+def test_processes_that_train_on_their_own_pause_together(tmp_path: Path) -> None:
+    """Without a process group they are no gang: each stops at its next boundary, at whatever step that is."""
+    code = TRAINS + UNTIL_TOLD
+    children = """
+import subprocess, sys
+started = [subprocess.Popen([sys.executable, *sys.argv[1:]]) for _ in range(2)]
+for child in started: child.wait()
+"""
+    with under_weft(sys.executable, "-c", children, "-c", code, str(tmp_path / "over")) as running:
+        wait_until(lambda: len(running.task.ranks) == 2, "both have a page")
+        assert running.task.pause(grace_s=DEADLINE_S).how == "boundary"
+        assert [rank.state for rank in running.task.status().ranks] == ["gated", "gated"]
+        running.task.resume()
+        (tmp_path / "over").touch()
+        assert running.end()[::2] == ("done\ndone\n", 0)
+
+
+def test_one_script_after_the_other_takes_the_page_over() -> None:
+    runs = [f"{sys.executable} -c '{TRAINS}\nfor _ in range({count}): step()'" for count in (3, 5)]
+    with under_weft("sh", "-c", " && ".join(runs)) as running:
+        assert running.end()[2] == 0
+        assert running.task.step == 5
+        assert len(running.task.status().ranks) == 1

@@ -1,0 +1,55 @@
+"""Unmodified scripts: bare, under weft, and paused at random, they print the same values and end with the same state.
+
+Every line a script prints after a step holds exact values, and the last one a hash of all parameters, buffers and
+optimizer states. So equal output is the same hash.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from underweft import SCRIPTS, bare, marked_steps, pause_at_random_steps, under_weft
+
+PLAIN = [
+    "cnn",
+    "rnn",
+    "transformer",
+    "vae",
+    "gan",
+    "ema_replay",
+    "scaler",
+    "in_backward",
+    "lbfgs",
+    "inference",
+    "two_optimizers",
+    "distilled",
+    "n_critic",
+    "two_phase",
+    "threaded",
+    "compiled",
+]
+RUNS = [(name, ()) for name in PLAIN] + [("workers", ("fork",)), ("workers", ("spawn",))]
+IDS = [" ".join((name, *words)) for name, words in RUNS]
+
+
+@pytest.mark.parametrize(("name", "words"), RUNS, ids=IDS)
+def test_a_script_does_the_same_under_weft_paused_and_not_paused(name: str, words: tuple[str, ...]) -> None:
+    script = SCRIPTS / f"{name}.py"
+    command = (sys.executable, str(script), *words)
+    with under_weft(*command) as running:
+        out, err, code = running.end()
+        assert (code, out) == (0, bare(script, *words)), err
+        assert "weft" not in err
+        assert running.task.status().step == marked_steps(script)
+    with under_weft(*command) as running:
+        pauses = pause_at_random_steps(running, seed=len(name))
+        out, err, code = running.end()
+        assert (code, out) == (0, bare(script, *words)), err
+        assert running.task.status().step == marked_steps(script)
+        assert pauses >= marked_steps(script) // 5
+
+
+def test_every_script_is_run() -> None:
+    scripts = {path.stem for path in SCRIPTS.glob("*.py")}
+    assert scripts - {"fingerprint", "manual", "ddp", "resumable"} == {name for name, _ in RUNS}

@@ -1,0 +1,119 @@
+"""Scripts as a person runs them: bare, or with `weft exec` in front. And a folder in memory for their control pages."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from weft.node.task import Task, attach
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+MARKED_STEPS = re.compile(r"^# steps: (\d+)", re.MULTILINE)
+DEADLINE_S = 60.0
+
+
+def environment() -> dict[str, str]:
+    """Both runs get the same. One cache of compiled kernels serves all."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("WEFT_", "COV_", "PYTEST"))}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def marked_steps(script: Path) -> int:
+    found = MARKED_STEPS.search(script.read_text())
+    assert found, f"{script.name} does not say how many steps it takes"
+    return int(found[1])
+
+
+@cache
+def bare(*words: str | Path) -> str:
+    """What the script prints when it is left alone. It does the same each time, so once is enough."""
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, env=environment(), timeout=DEADLINE_S
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Running:
+    """A command under `weft exec`, and its task. What it prints goes to files beside its page."""
+
+    def __init__(self, process: subprocess.Popen[bytes], page: Path, out: Path, err: Path) -> None:
+        self.process, self._out, self._err = process, out, err
+        wait_until(lambda: _is_ready(page) or not self.is_running, "the page is made")
+        self.task: Task = attach(page)
+
+    @property
+    def has_steps(self) -> bool:
+        return bool(self.task.ranks)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_for_steps(self) -> None:
+        wait_until(lambda: self.has_steps or not self.is_running, "the first step is seen")
+
+    def end(self) -> tuple[str, str, int]:
+        """What it printed, what it printed to stderr, its exit code."""
+        code = self.process.wait(DEADLINE_S)
+        return self._out.read_text(), self._err.read_text(), code
+
+
+@contextmanager
+def under_weft(*command: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Iterator[Running]:
+    with page_folder() as folder:
+        page, out, err = folder / "a.page", folder / "out", folder / "err"
+        words = [sys.executable, "-m", "weft.cli.main", "exec", "--page", str(page), *options, "--", *command]
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=env or environment()
+            )
+        running = Running(process, page, out, err)
+        try:
+            yield running
+        finally:
+            running.task.resume()
+            if running.is_running:
+                process.terminate()
+            running.end()
+            running.task.close()
+
+
+def _is_ready(page: Path) -> bool:
+    return page.exists() and page.stat().st_size > 0 and page.read_bytes()[:8] == b"WEFTPAGE"
+
+
+@contextmanager
+def page_folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="weft-test-", dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def pause_at_random_steps(running: Running, seed: int) -> int:
+    """Gate and resume at random steps, to the end; how often. Does not depend on how fast anything runs."""
+    chance = random.Random(seed)
+    done = step = 0
+    while True:
+        pause = running.task.pause(at_step=step + chance.randint(1, 4), grace_s=DEADLINE_S)
+        if pause.how == "ended":
+            return done
+        assert pause.how == "boundary", pause
+        assert pause.step > step
+        step = pause.step
+        done += 1
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:g} s until {what}"
+        time.sleep(0.002)
