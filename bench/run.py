@@ -7,12 +7,16 @@ import sys
 from pathlib import Path
 
 import philly
+import stepping
 import synthetic
 from figures import show
 
 
 def main() -> int:
-    all_met = show("Cost of finished jobs", synthetic.growth())
+    all_met = show("Under weft against bare, real training on one core", stepping.overhead())
+    all_met &= show("Boundary, gate, resume", stepping.latencies())
+    all_met &= show("Start", stepping.starts())
+    all_met &= show("Cost of finished jobs", synthetic.growth())
     all_met &= show("AlloX", synthetic.allox())
     trace = Path(os.environ.get("TRACES", "../shared/traces")) / "philly.csv"
     if trace.exists():

@@ -4,9 +4,11 @@ from __future__ import annotations  # a job's interpreter may be older than the 
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing takes as long to load as all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from weft.core.values import JobSpec
     from weft.node.task import attach
     from weft.policies.policy import Policy

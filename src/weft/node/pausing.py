@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import monotonic
+from time import monotonic, sleep
 from typing import Protocol
 
 from weft.core.errors import WeftError
@@ -14,6 +14,7 @@ from weft.runtime.layout import Depth, State
 
 GRACE_S = 10.0
 LOOK_EVERY_S = 0.02  # new ranks and ends of processes wake nobody
+POLL_S = 0.001
 
 
 class PauseRefusedError(WeftError):
@@ -74,11 +75,14 @@ def _gate(task: Pausable, at_step: int, deadline: float) -> bool:
             (gang if rank.world else others).append(rank)
         meeting = _send_on(gang, step)
         step = meeting.step
+        is_standing = (gang or others) and meeting.is_met and all(rank.has_answered for rank in others)
         is_whole = not gang or len(gang) >= gang[0].world
-        if (gang or others) and is_whole and meeting.is_met and all(rank.has_answered for rank in others):
+        if is_standing and is_whole:
             return True
         if monotonic() > deadline:
             return False
+        if is_standing:
+            sleep(POLL_S)  # a rank of the gang is still to come, and nothing of it is there to wait on
         task.wait(LOOK_EVERY_S)
     return True
 

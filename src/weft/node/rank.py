@@ -17,6 +17,7 @@ class Rank:
         self.words = page.words
         self._orders = Waiter(page, layout.REQUEST)
         self._answers = Waiter(page, layout.STATE)
+        self._seen = 0
 
     @property
     def is_alive(self) -> bool:
@@ -38,8 +39,9 @@ class Rank:
     @property
     def has_answered(self) -> bool:
         """It stands at a boundary and has done, or refused, what it was last asked for."""
-        is_newest = self.words[layout.STATE] >> 8 == self.words[layout.REQUEST] >> 8
-        return is_newest and self.state in (State.GATED, State.REFUSED)
+        self._seen = self.words[layout.STATE]
+        is_newest = self._seen >> 8 == self.words[layout.REQUEST] >> 8
+        return is_newest and self._seen & DEPTH_BITS in (State.GATED, State.REFUSED)
 
     @property
     def is_paused(self) -> bool:
@@ -64,5 +66,5 @@ class Rank:
         self.ask(Depth.RUN)
 
     def wait(self, timeout_s: float) -> None:
-        """Until it says something new, or for no reason at all."""
-        self._answers.wait(self.words[layout.STATE], timeout_s)
+        """Until it says something else than when it was last asked for its answer."""
+        self._answers.wait(self._seen, timeout_s)

@@ -100,9 +100,10 @@ class Task:
                 rank.ask(depth, run_to)
 
     def wait(self, timeout_s: float) -> None:
-        """Until somebody has something new to say: the first rank that has not answered, or whoever claims first."""
-        waited_for = [rank for rank in self.ranks if not rank.has_answered]
-        (waited_for or [self._first(self._pages[0])])[0].wait(timeout_s)
+        """Until somebody has something new to say: a rank that has not answered yet, or whoever claims first."""
+        waiting_for = [rank for rank in self.ranks or [self._first(self._pages[0])] if not rank.has_answered]
+        if waiting_for:
+            waiting_for[0].wait(timeout_s)
 
     def _first(self, page: Page) -> Rank:
         return self._ranks[page.path]

@@ -7,21 +7,28 @@ for epoch in range(run.epoch, 10):
         weft.report(loss=loss)
 """
 
-import os
-from typing import Any, Iterable, Iterator, List, Optional
+from __future__ import annotations
 
-from .agent import the_agent
-from .progress import Progress
+import os
+
+TYPE_CHECKING = False  # outside weft a script that imports this should not notice it
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Iterator
+
+    from .progress import Progress
 
 # Only the copy that was injected into a job speaks for it. Any other one, such as an installed weft of another version
 # that was imported where nothing was injected, has nobody to speak to.
 PAGE = os.environ.get("WEFT_PAGE") if __name__.startswith("weft_runtime.") else None
 
-_begun: List[Progress] = []
+_begun: list[Progress] = []
 
 
-def _progress() -> Optional[Progress]:
+def _progress() -> Progress | None:
     if PAGE and not _begun:
+        from .agent import the_agent
+        from .progress import Progress
+
         _begun.append(Progress(the_agent(PAGE), os.environ.get("WEFT_CHECKPOINTS")))
     return _begun[0] if _begun else None
 

@@ -1,0 +1,161 @@
+"""What the runtime costs a job: a step under weft against a bare one, a boundary, a gate, a resume, a start."""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from figures import Figure
+from weft.node.launch import environment
+from weft.node.task import Task, attach
+from weft.runtime import layout
+from weft.runtime.page import create
+
+ROUNDS, STEPS = 10, 250
+GATES = 300
+HERE = Path(__file__).parent
+BARE_ENV = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+
+IDLE_BOUNDARY = """
+import time, torch, gc
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+from weft_runtime.agent import the_agent
+from weft_runtime.boundaries import Updates
+import os
+updates = Updates(the_agent(os.environ["WEFT_PAGE"]))
+def once():
+    updates.phase += 1
+    updates.before(optimizer, (), {})
+    updates.after(optimizer, (), {})
+took = []
+for _ in range(20000):
+    began = time.perf_counter_ns(); once(); took.append(time.perf_counter_ns() - began)
+print(*took[1000:])
+"""
+MARKED_STEPS = """
+import time, weft
+while True:
+    with weft.step(): pass
+    print(time.monotonic_ns(), flush=True)
+"""
+
+
+def overhead() -> list[Figure]:
+    """Interleaved: bare, under weft, bare, again and again. The two bare runs of a round tell what is noise."""
+    under, control, bare_ms = [], [], []
+    for _ in range(ROUNDS):
+        first, watched, second = (
+            _step_ns(is_under_weft=False),
+            _step_ns(is_under_weft=True),
+            _step_ns(is_under_weft=False),
+        )
+        under.append(watched / statistics.mean((first, second)))
+        control.append(first / second)
+        bare_ms.append(second / 1e6)
+    ratio, floor = statistics.median(under), _spread(control)
+    return [
+        Figure("a step under weft over a bare one (median of 10 rounds)", f"{ratio:.4f}", "<= 1.01", ratio <= 1.01),
+        Figure("    bare over bare, the control", f"{statistics.median(control):.4f}"),
+        Figure("    noise floor: half the control's middle spread", f"{floor:.4f}"),
+        Figure("    a bare step", f"{statistics.median(bare_ms):.2f} ms", "about 5 ms"),
+    ]
+
+
+def _step_ns(is_under_weft: bool) -> float:
+    command = [sys.executable, str(HERE / "five_ms.py"), str(STEPS)]
+    if is_under_weft:
+        command = [sys.executable, "-m", "weft.cli.main", "exec", "--", *command]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, env=BARE_ENV).stdout
+    return statistics.median(map(int, printed.split()))
+
+
+def _spread(ratios: list[float]) -> float:
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return (high - low) / 2
+
+
+def latencies() -> list[Figure]:
+    with _page() as (page, _):
+        idle_us = [int(ns) / 1e3 for ns in _run(page, IDLE_BOUNDARY).split()]
+        median = statistics.median(idle_us)
+    gate_us, resume_us = _gates()
+    return [
+        Figure("a boundary with nothing to do, hooks included", f"{median:.1f} us", "< 20 us", median < 20),
+        Figure("    p99", f"{_p99(idle_us):.1f} us"),
+        Figure("gate: from the boundary to whoever asked knowing it", f"{statistics.median(gate_us):.0f} us"),
+        Figure("    p99", f"{_p99(gate_us):.0f} us"),
+        Figure("resume: from asking to the script's next line", f"{statistics.median(resume_us):.0f} us"),
+        Figure("    p99", f"{_p99(resume_us):.0f} us"),
+    ]
+
+
+def _gates() -> tuple[list[float], list[float]]:
+    """How long one side waits for the other to notice. The script prints the time at the line after each step."""
+    chance = random.Random(1)
+    gate_us, resume_us = [], []
+    with _page() as (page, task):
+        command = [sys.executable, "-c", MARKED_STEPS]
+        process = subprocess.Popen(command, env=environment(BARE_ENV, page, None), stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        step = 0
+        for _ in range(GATES):
+            wanted = step + chance.randint(1, 3)
+            task.pause(at_step=wanted, grace_s=60)
+            gate_us.append((time.monotonic_ns() - task.ranks[0].words[layout.HEARTBEAT]) / 1e3)
+            for _ in range(wanted - step - 1):
+                process.stdout.readline()  # of the steps before the gate
+            asked_ns = time.monotonic_ns()
+            task.ask(layout.Depth.GATE, wanted + 1)
+            resume_us.append((int(process.stdout.readline()) - asked_ns) / 1e3)
+            step = wanted
+        process.kill()
+        process.communicate()
+    return gate_us, resume_us
+
+
+def starts() -> list[Figure]:
+    """What every interpreter of a job pays, and what the SDK adds where a script imports it."""
+    with _page() as (page, _):
+        bare_ms = _start_ms("pass", dict(BARE_ENV))
+        injected_ms = _start_ms("pass", environment(BARE_ENV, page, None))
+        sdk_ms = _start_ms("import weft; weft.step", dict(BARE_ENV)) - bare_ms
+    return [
+        Figure("an interpreter's start, more than bare", f"{injected_ms - bare_ms:.1f} ms"),
+        Figure("import weft and its SDK, without torch", f"{sdk_ms:.0f} ms", "< 50 ms", sdk_ms < 50),
+    ]
+
+
+def _start_ms(code: str, env: dict[str, str]) -> float:
+    took_ms = []
+    for _ in range(20):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], env=env, check=True)
+        took_ms.append((time.perf_counter() - began) * 1e3)
+    return statistics.median(took_ms)
+
+
+@contextmanager
+def _page() -> Iterator[tuple[Path, Task]]:
+    with tempfile.TemporaryDirectory(prefix="weft-bench-", dir="/dev/shm") as folder:
+        path = Path(folder) / "a.page"
+        create(str(path)).close()
+        with attach(path) as task:
+            yield path, task
+
+
+def _run(page: Path, code: str) -> str:
+    env = environment(BARE_ENV, page, None)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stdout
+
+
+def _p99(values: list[float]) -> float:
+    return statistics.quantiles(values, n=100)[98]
