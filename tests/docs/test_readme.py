@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+import weft
+
+WEFT = Path(sys.executable).with_name("weft")
+PAGE = "/dev/shm/mine.page"  # noqa: S108 -- what the README says
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
@@ -17,14 +23,23 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
 
+def python(name: str) -> str:
+    """The Python block that begins with this line."""
+    (found,) = [block for block in blocks("python") if block.startswith(name)]
+    return found
+
+
 COMMANDS = [line.split("#")[0] for block in blocks("sh") for line in block.splitlines() if line.startswith("weft ")]
+SIMULATIONS = [command for command in COMMANDS if "simulate" in command]
+TRAINING = [command for command in COMMANDS if "exec" in command]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder, but for the two files that the README shows."""
+    """An empty folder, but for the files that the README shows."""
     (tmp_path / "jobs.csv").write_text(blocks("csv")[0], encoding="utf-8")
-    (tmp_path / "small_first.py").write_text(blocks("python")[0], encoding="utf-8")
+    (tmp_path / "small_first.py").write_text(python("# small_first.py"), encoding="utf-8")
+    (tmp_path / "train.py").write_text(python("# train.py"), encoding="utf-8")
     return tmp_path
 
 
@@ -34,11 +49,10 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_weft_command_of_the_readme_runs(command: str, folder: Path) -> None:
-    weft = Path(sys.executable).with_name("weft")
+@pytest.mark.parametrize("command", SIMULATIONS)
+def test_every_simulation_of_the_readme_runs(command: str, folder: Path) -> None:
     words = shlex.split(command)
-    output = run([str(weft), *words[1:]], folder)
+    output = run([str(WEFT), *words[1:]], folder)
     policies = words[words.index("--policy") + 1].split(",")
     assert all(policy.split(":")[0] in output for policy in policies)
     if "--report" in words:
@@ -46,7 +60,29 @@ def test_every_weft_command_of_the_readme_runs(command: str, folder: Path) -> No
 
 
 def test_the_python_example_of_the_readme_runs(folder: Path) -> None:
-    assert "tiresias-l" in run([sys.executable, "-c", blocks("python")[1]], folder)
+    assert "tiresias-l" in run([sys.executable, "-c", python("import weft")], folder)
+
+
+@pytest.mark.parametrize("command", TRAINING)
+def test_the_training_script_of_the_readme_pauses_as_it_says(command: str, folder: Path) -> None:
+    with TemporaryDirectory(prefix="weft-test-", dir="/dev/shm") as pages:
+        page = Path(pages) / "mine.page"
+        words = shlex.split(command.replace(PAGE, str(page)).replace("-- python", f"-- {sys.executable}"))
+        process = subprocess.Popen([str(WEFT), *words[1:]], cwd=folder)
+        while not page.exists():
+            assert process.poll() is None
+        with weft.attach(page) as task:
+            task.pause(grace_s=60)  # now, or a quick machine is done before the next interpreter has started
+            printed = run([sys.executable, "-c", python("# pausing.py").replace(PAGE, str(page))], folder)
+            assert printed.startswith("Pause(how='boundary', depth='gate', step=")
+            assert "state='paused'" in printed
+            assert "source='script'" in printed
+            if "--checkpoints" in words:
+                assert task.pause("checkpoint", grace_s=60).how == "left"
+                assert process.wait() == 75
+            else:
+                process.terminate()
+                assert process.wait() == 128 + signal.SIGTERM
 
 
 def test_the_readme_names_every_policy() -> None:
