@@ -36,7 +36,7 @@ from weft.runtime.page import claimed_beside, create, open_page
 path = os.environ["WEFT_PAGE"]
 page = create(claimed_beside(path, 1)) if "beside" in sys.argv else open_page(path)
 page.words[layout.STATE] = 5 << 8 | (layout.State.ENDED if "ended" in sys.argv else layout.State.LEAVING)
-page.words[layout.CHECKPOINT] = 43
+page.words[layout.CLAIM_PID], page.words[layout.CHECKPOINT] = os.getpid(), 43
 sys.exit(75)
 """
 

@@ -315,15 +315,20 @@ def test_a_folder_that_cannot_be_written_is_refused(mounted: Callable[[str], Pat
     assert "Read-only file system" in refusal(mounted("ro") / "a.page")
 
 
-def test_the_step_a_task_left_at_is_on_any_of_its_pages(shm: Path) -> None:
+def test_a_task_has_left_when_all_who_claimed_a_page_of_it_have(shm: Path) -> None:
     path = shm / "a.page"
-    for name, state, checkpoint in [("a.page", layout.State.ENDED, 4), ("a.page.1", layout.State.LEAVING, 8)]:
+    pages = [create(str(shm / name)) for name in ("a.page", "a.page.1", "a.page.2")]
+    assert step_of_leaving(path) is None
+    for page in pages[:2]:
+        page.words[layout.CLAIM_PID] = 1
         assert step_of_leaving(path) is None
-        page = create(str(shm / name))
-        page.words[layout.STATE] = 3 << 8 | state
-        page.words[layout.CHECKPOINT] = checkpoint
+        page.words[layout.CHECKPOINT] = 8
+        page.words[layout.STATE] = 3 << 8 | layout.State.LEAVING
+        assert step_of_leaving(path) == 7
+    pages[0].words[layout.STATE] = layout.State.ENDED
+    assert step_of_leaving(path) is None
+    for page in pages:
         page.close()
-    assert step_of_leaving(path) == 7
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

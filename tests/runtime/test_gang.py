@@ -15,35 +15,31 @@ import pytest
 from underweft import DEADLINE_S, SCRIPTS, Running, bare, environment, marked_steps, under_weft, wait_until
 
 from weft.node.task import Task
+from weft.runtime.layout import LEFT_EXIT_CODE
 
 DDP = SCRIPTS / "ddp.py"
 PAUSES = 200
 
 
 @contextmanager
-def torchrun(*words: str) -> Iterator[tuple[Task, list[Running]]]:
+def torchrun(*words: str, script: Path = DDP, options: tuple[str, ...] = ()) -> Iterator[tuple[Task, list[Running]]]:
     """One task, in which torchrun starts both ranks."""
     command = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}")
-    with under_weft(*command, str(DDP), *words) as running:
+    with under_weft(*command, str(script), *words, options=options) as running:
         yield running.task, [running]
 
 
 @contextmanager
-def task_per_rank(*words: str) -> Iterator[tuple[Task, list[Running]]]:
+def task_per_rank(
+    *words: str, script: Path = DDP, options: tuple[str, ...] = ()
+) -> Iterator[tuple[Task, list[Running]]]:
     """Two tasks with a rank and a page each, as a coordinator launches them."""
     gang = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     with ExitStack() as stack:
-        runs = [
-            stack.enter_context(
-                under_weft(
-                    sys.executable,
-                    str(DDP),
-                    *words,
-                    env={**environment(), **gang, "RANK": str(i), "LOCAL_RANK": str(i)},
-                )
-            )
-            for i in range(2)
-        ]
+        runs = []
+        for rank in ("0", "1"):
+            env = {**environment(), **gang, "RANK": rank, "LOCAL_RANK": rank}
+            runs.append(stack.enter_context(under_weft(sys.executable, str(script), *words, options=options, env=env)))
         task = Task([page for running in runs for page in running.task._pages])
         yield task, runs
 
@@ -88,12 +84,45 @@ def test_a_paused_gang_trains_as_if_it_had_not_been_paused(launch) -> None:
         assert step > marked_steps(DDP) - 6
         assert task.step == marked_steps(DDP)
         printed = "".join(running.end()[0] for running in runs)
-    assert printed == bare_gang()
+    assert printed == bare_gang(DDP)
 
 
 @cache
-def bare_gang() -> str:
-    return bare("-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", DDP)
+def bare_gang(script: Path) -> str:
+    return bare("-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", script)
+
+
+@pytest.mark.parametrize("launch", [torchrun, task_per_rank])
+def test_a_gang_that_left_goes_on_from_the_step_all_its_ranks_saved(launch, tmp_path: Path) -> None:
+    script = SCRIPTS / "ddp_resumable.py"
+    printed = ""
+    for at_step in (7, 19, None):
+        with launch(script=script, options=("--checkpoints", str(tmp_path))) as (task, runs):
+            if at_step:
+                pause = task.pause("checkpoint", at_step=at_step, grace_s=DEADLINE_S)
+                assert (pause.how, pause.step) == ("left", at_step)
+            for running in runs:
+                out, err, code = running.end()
+                assert code == (LEFT_EXIT_CODE if at_step else 0), err
+                printed += out
+    assert printed == bare_gang(script)
+
+
+def test_a_checkpoint_that_one_rank_lacks_is_used_by_none(tmp_path: Path) -> None:
+    """As after a kill between the two ranks' commits: they agree on the one before."""
+    script = SCRIPTS / "ddp_resumable.py"
+    options = ("--checkpoints", str(tmp_path))
+    for at_step in (5, 9):
+        with torchrun(script=script, options=options) as (task, runs):
+            task.pause("checkpoint", at_step=at_step, grace_s=DEADLINE_S)
+            runs[0].end()
+    for lost in (tmp_path / "rank-0001").glob("step-*9*"):
+        lost.unlink()
+    with torchrun(script=script, options=options) as (_, runs):
+        out, err, code = runs[0].end()
+    assert code == 0, err
+    assert out.startswith("step 6 ")
+    assert out.splitlines()[-1] == bare_gang(script).splitlines()[-1]
 
 
 def test_half_a_gang_is_not_paused_behind_the_others_back() -> None:

@@ -72,16 +72,17 @@ def exec_command(page: Path | None, limit: str | None, checkpoints: Path | None,
         with signals_held() as mask, page_for_a_task(page) as made:
             path = Path(made.path)
             code = run(command, made, environment(os.environ, path, checkpoints), mask, limit_bytes)
-            step = step_of_leaving(path) if code == LEFT_EXIT_CODE else None
+            step = step_of_leaving(path)
     except CommandError as error:
         click.echo(f"error: {error}", err=True)
         return error.exit_code
     except KeyboardInterrupt:
         _end_as_interrupted()
         raise
-    if step is not None:
-        click.echo(f"weft: checkpointed at step {step}; the same command goes on from there", err=True)
-    return code
+    if step is None:
+        return code
+    click.echo(f"weft: checkpointed at step {step}; the same command goes on from there", err=True)
+    return LEFT_EXIT_CODE
 
 
 def _limit_bytes(text: str | None) -> int:

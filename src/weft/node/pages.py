@@ -67,14 +67,14 @@ def further_pages(path: Path) -> list[Path]:
 
 
 def step_of_leaving(path: Path) -> int | None:
-    """The step whose checkpoint the task left with, on request; None if that is not why it ended."""
-    steps = []
+    """The step whose checkpoint every rank of the task left with, on request; None if that is not why it ended."""
+    claimed = []
     for each in [path, *further_pages(path)]:
         with suppress(PageError), _opened(each) as page:
-            left = page.words[layout.STATE] & 0xFF == layout.State.LEAVING
-            if left and page.words[layout.CHECKPOINT]:
-                steps.append(page.words[layout.CHECKPOINT] - 1)
-    return max(steps, default=None)
+            if page.words[layout.CLAIM_PID]:
+                state = page.words[layout.STATE] & layout.LOW_BITS
+                claimed.append((state == layout.State.LEAVING, page.words[layout.CHECKPOINT] - 1))
+    return claimed[0][1] if claimed and all(has_left for has_left, _ in claimed) else None
 
 
 def _private_page() -> Page:

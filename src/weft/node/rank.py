@@ -8,8 +8,6 @@ from weft.runtime.futex import Waiter
 from weft.runtime.layout import Depth, State
 from weft.runtime.page import Page
 
-DEPTH_BITS = 0xFF
-
 
 class Rank:
     def __init__(self, page: Page) -> None:
@@ -30,18 +28,18 @@ class Rank:
 
     @property
     def state(self) -> int:
-        return self.words[layout.STATE] & DEPTH_BITS
+        return self.words[layout.STATE] & layout.LOW_BITS
 
     @property
     def wanted(self) -> int:
-        return self.words[layout.REQUEST] & DEPTH_BITS
+        return self.words[layout.REQUEST] & layout.LOW_BITS
 
     @property
     def has_answered(self) -> bool:
         """It stands at a boundary and has done, or refused, what it was last asked for."""
         self._seen = self.words[layout.STATE]
         is_newest = self._seen >> 8 == self.words[layout.REQUEST] >> 8
-        return is_newest and self._seen & DEPTH_BITS in (State.GATED, State.REFUSED)
+        return is_newest and self._seen & layout.LOW_BITS in (State.GATED, State.REFUSED)
 
     @property
     def is_paused(self) -> bool:

@@ -13,7 +13,6 @@ from .futex import Waiter
 from .layout import Depth, Source, State
 from .page import Page, PageError, claimed_beside, create, open_page, start_time
 
-DEPTH_BITS = 0xFF
 HEARTBEAT_S = 1.0
 HOST_BYTES_EVERY_NS = 1_000_000_000
 MOST_RANKS = 1024
@@ -74,7 +73,7 @@ class Agent:
         if now - self._weighed_ns > HOST_BYTES_EVERY_NS:
             self._weighed_ns = now
             words[layout.HOST] = _resident_bytes()
-        if words[layout.REQUEST] & DEPTH_BITS:
+        if words[layout.REQUEST] & layout.LOW_BITS:
             self._pause()
 
     def begin(self, source: int, step: int = 0) -> bool:
@@ -87,7 +86,7 @@ class Agent:
         return True
 
     def end(self) -> None:
-        if self._words is not None and self._words[layout.STATE] & DEPTH_BITS == State.RUNNING:
+        if self._words is not None and self._words[layout.STATE] & layout.LOW_BITS == State.RUNNING:
             self._say(State.ENDED)
 
     # ---- the claim -------------------------------------------------------------------------------------------------
@@ -151,7 +150,7 @@ class Agent:
         try:
             while True:
                 order = words[layout.REQUEST]
-                depth = order & DEPTH_BITS
+                depth = order & layout.LOW_BITS
                 if depth == Depth.RUN or self.step < words[layout.RUN_TO]:
                     return
                 if depth == Depth.LEAVE:
@@ -163,7 +162,7 @@ class Agent:
                 self._orders.wait(order, HEARTBEAT_S)
                 words[layout.HEARTBEAT] = monotonic_ns()
         finally:
-            if words[layout.STATE] & DEPTH_BITS != State.LEAVING:
+            if words[layout.STATE] & layout.LOW_BITS != State.LEAVING:
                 words[layout.DEPTH] = Depth.RUN
                 self._say(State.RUNNING, words[layout.REQUEST])
             self._began_ns = monotonic_ns()
@@ -188,14 +187,16 @@ class Agent:
 
     def _leave(self) -> None:
         self._say(State.LEAVING, self._words[layout.REQUEST])
+        # torchrun takes any code but 0 for a failure, ends the other ranks and may start them all anew.
+        code = 0 if "TORCHELASTIC_RUN_ID" in os.environ else layout.LEFT_EXIT_CODE
         if threading.current_thread() is threading.main_thread():
-            raise SystemExit(layout.LEFT_EXIT_CODE)
+            raise SystemExit(code)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(layout.LEFT_EXIT_CODE)  # an exception would end this thread alone
+        os._exit(code)  # an exception would end this thread alone
 
     def _say(self, state: int, order: int = 0) -> None:
-        self._words[layout.STATE] = order & ~DEPTH_BITS | state
+        self._words[layout.STATE] = order & ~layout.LOW_BITS | state
         self._answers.wake()
 
     def _page_message(self, text: str) -> None:

@@ -58,6 +58,8 @@ METRICS_LENGTH = 8
 METRIC_WORDS = 4
 METRIC_NAME_BYTES = 24
 
+LOW_BITS = 0xFF  # of REQUEST and STATE: the depth, the state; the generation is above them
+
 
 class Depth:
     """How deep a pause goes. LEAVE follows a checkpoint and ends the process."""
