@@ -1,59 +1,62 @@
-"""Runs resumable.py in forked children: killed at each fail-point of the checkpoint writer, then run again to the end.
+"""Runs scripts one after the other, each in a forked child, so that torch is imported once for all of them.
 
-torch is imported once for all of them. Prints a line for each fail-point: how the first child ended, the step the
-second one began at, and the fingerprint it ended with. Run under weft with a directory for checkpoints.
+argv: a JSON file with the runs, each {"words": script and arguments, "env": …, "fail_at": …}; `fail_at` is where the
+checkpoint writer of the run dies, in its third checkpoint. Prints a line of JSON for each run: its exit code, and what
+it printed to stdout and to stderr. Run under weft.
 """
 
-import contextlib
-import io
+import json
 import os
 import runpy
-import shutil
 import sys
+import traceback
 from pathlib import Path
 
 import torch
-from weft_runtime.durable import FAIL_POINTS
 from weft_runtime.store import Store
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "resumable.py"
-THIRD = 18  # the step of the third checkpoint of four: there are older ones to be removed
+PRINTED = [Path(sys.argv[1]).with_suffix(suffix) for suffix in (".out", ".err")]
+THIRD = 3  # of four checkpoints: there are older ones to be removed
 
 
-def run_in_a_child(fail_at):
-    """The status a child ended with, and what it printed."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        run(fail_at, writing)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        printed = pipe.read()
-    return os.waitpid(pid, 0)[1], printed
+def run_in_a_child(words, env, fail_at):
+    child = os.fork()
+    if child == 0:
+        for number, path in enumerate(PRINTED, start=1):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        os.environ.update(env)
+        fail_in_the_third(fail_at)
+        os._exit(run(words))
+    status = os.waitpid(child, 0)[1]
+    return [os.waitstatus_to_exitcode(status), *(path.read_text() for path in PRINTED)]
 
 
-def run(fail_at, writing):
-    save = Store.save
+def run(words):
+    """The exit code that the script's own interpreter would have had."""
+    sys.argv = words
+    sys.path.insert(0, str(Path(words[0]).parent))
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as left:
+        return left.code or 0
+    except BaseException:  # noqa: BLE001 -- it is printed, as an interpreter does at its end
+        traceback.print_exc()
+        return 1
+    return 0
 
-    def fail_in_the_third(store, step, state):
-        if step == THIRD and fail_at:
+
+def fail_in_the_third(fail_at):
+    save, steps = Store.save, []
+
+    def counted_save(store, step, state):
+        steps.append(step)
+        if len(steps) == THIRD:
             os.environ["WEFT_FAIL_AT"] = fail_at
         save(store, step, state)
 
-    Store.save = fail_in_the_third
-    sys.path.insert(0, str(SCRIPT.parent))
-    sys.argv = [str(SCRIPT), "0", "6"]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        runpy.run_path(str(SCRIPT), run_name="__main__")
-    os.write(writing, printed.getvalue().encode())
-    os._exit(0)
+    Store.save = counted_save
 
 
 torch.optim.SGD([torch.zeros(1)])  # the first optimizer loads half of PyTorch: once, before the forks
-for point in FAIL_POINTS:
-    shutil.rmtree(os.environ["WEFT_CHECKPOINTS"], ignore_errors=True)
-    ended, _ = run_in_a_child(point)
-    status, printed = run_in_a_child("")
-    lines = printed.splitlines()
-    print(point, ended, status, lines[0].split()[1], lines[-1].split()[1], flush=True)
+for asked in json.loads(Path(sys.argv[1]).read_text()):
+    print(json.dumps(run_in_a_child(**asked)), flush=True)

@@ -16,6 +16,7 @@ import torch
 
 from weft.runtime import durable
 from weft.runtime.durable import FAIL_POINTS
+from weft.runtime.folderlock import FolderLock
 from weft.runtime.store import CheckpointError, Store
 
 # Imports torch once, and forks a process for each line it reads: where to save what, and how to fail.
@@ -481,3 +482,31 @@ def test_a_checkpoint_whose_classes_are_gone_says_so(tmp_path: Path, monkeypatch
 
 def test_a_folder_on_a_file_system_that_syncs_none_is_accepted() -> None:
     durable.sync_folder("/proc")
+
+
+# -- used by one process
+
+
+def test_a_folder_is_for_one_process_and_free_when_it_is_dead_though_a_child_lives_on(tmp_path: Path) -> None:
+    """As the workers of a DataLoader do, for a while, when their trainer was killed."""
+    code = f"""
+import os, sys
+from weft.runtime.folderlock import FolderLock
+print(FolderLock({str(tmp_path / "rank-0000")!r}).is_held, flush=True)
+if os.fork() == 0: sys.stdin.read(); os._exit(0)
+os.read(os.open({str(tmp_path / "killed")!r}, os.O_RDONLY), 1)
+"""
+    os.mkfifo(tmp_path / "killed")
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as trainer:
+        assert trainer.stdout
+        assert trainer.stdout.readline() == "True\n"
+        assert not FolderLock(str(tmp_path / "rank-0000")).is_held
+        (tmp_path / "killed").write_text("now")
+        trainer.wait()
+        assert FolderLock(str(tmp_path / "rank-0000")).is_held
+    assert Store(str(tmp_path)).good_steps() == []
+
+
+def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use() -> None:
+    assert FolderLock("/proc/weft/rank-0000").is_held

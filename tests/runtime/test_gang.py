@@ -100,7 +100,8 @@ def test_a_gang_that_left_goes_on_from_the_step_all_its_ranks_saved(launch, tmp_
         with launch(script=script, options=("--checkpoints", str(tmp_path))) as (task, runs):
             if at_step:
                 pause = task.pause("checkpoint", at_step=at_step, grace_s=DEADLINE_S)
-                assert (pause.how, pause.step) == ("left", at_step)
+                assert pause.how == "left"
+                assert at_step <= pause.step <= at_step + 2  # the meeting step may rise while ranks come to stand
             for running in runs:
                 out, err, code = running.end()
                 assert code == (LEFT_EXIT_CODE if at_step else 0), err
@@ -112,16 +113,17 @@ def test_a_checkpoint_that_one_rank_lacks_is_used_by_none(tmp_path: Path) -> Non
     """As after a kill between the two ranks' commits: they agree on the one before."""
     script = SCRIPTS / "ddp_resumable.py"
     options = ("--checkpoints", str(tmp_path))
+    steps = []
     for at_step in (5, 9):
         with torchrun(script=script, options=options) as (task, runs):
-            task.pause("checkpoint", at_step=at_step, grace_s=DEADLINE_S)
+            steps.append(task.pause("checkpoint", at_step=at_step, grace_s=DEADLINE_S).step)
             runs[0].end()
-    for lost in (tmp_path / "rank-0001").glob("step-*9*"):
+    for lost in (tmp_path / "rank-0001").glob(f"step-{steps[1]:012}*"):
         lost.unlink()
     with torchrun(script=script, options=options) as (_, runs):
         out, err, code = runs[0].end()
     assert code == 0, err
-    assert out.startswith("step 6 ")
+    assert out.startswith(f"step {steps[0] + 1} ")
     assert out.splitlines()[-1] == bare_gang(script).splitlines()[-1]
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from underweft import DEADLINE_S, SCRIPTS, Running, bare, under_weft, wait_until
 import weft
 from weft.core.errors import InputError
 from weft.node.pausing import PauseRefusedError
+from weft.runtime.layout import Depth
 
 TRAINS = """
 import torch
@@ -22,11 +24,22 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def step():
     optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
 """
+MARKS = """
+import time, weft
+def step():
+    with weft.step(): time.sleep(0.0005)
+"""
 UNTIL_TOLD = "import os, sys\nwhile not os.path.exists(sys.argv[1]): step()\nprint('done')\n"
 
 
 def training(*words: str, code: str = UNTIL_TOLD) -> tuple[str, ...]:
+    """A script whose steps are PyTorch's."""
     return (sys.executable, "-c", TRAINS + code, *words)
+
+
+def stepping(*words: str, code: str = UNTIL_TOLD) -> tuple[str, ...]:
+    """A script that marks its steps itself: to be paused it is like any other, and it starts without PyTorch."""
+    return (sys.executable, "-c", MARKS + code, *words)
 
 
 def paused(running: Running, depth: str = "gate") -> weft.node.pausing.Pause:
@@ -43,10 +56,10 @@ def test_a_script_without_boundaries_is_stopped_where_it_is_and_says_so() -> Non
     with under_weft(sys.executable, str(script)) as running:
         pause = running.task.pause(grace_s=0.3)
         assert pause.how == "stopped"
-        assert pause.reason.startswith("no step boundary within 0.3 s: stopped 1 process")
+        assert pause.reason == "no step boundary within 0.3 s: stopped its process where it was"
         status = running.task.status()
         assert (status.state, status.reason) == ("paused", "stopped where it was: no step boundary came")
-        assert [state_of(pid) for pid in running.task.leaders] == ["T"]
+        assert [state_of(pid) for pid in running.task.roots] == ["T"]
         running.task.resume()
         out, _, code = running.end()
         assert (code, out) == (0, bare(script))
@@ -80,8 +93,8 @@ def test_a_pause_before_torch_is_even_imported_waits_for_the_first_boundary() ->
 
 
 def test_drop_caches_gives_memory_back(tmp_path: Path) -> None:
-    hoard = "import os, sys\nheld = [torch.zeros(2500) for _ in range(20000)]\nlast = torch.zeros(2500)\ndel held\n"
-    with under_weft(*training(str(tmp_path / "over"), code=hoard + UNTIL_TOLD)) as running:
+    hoard = "import os, sys\nheld = [bytes(10000) for _ in range(20000)]\nlast = bytes(10000)\ndel held\n"
+    with under_weft(*stepping(str(tmp_path / "over"), code=hoard + UNTIL_TOLD)) as running:
         paused(running)
         before_bytes = running.task.status().ranks[0].host_bytes
         pause = running.task.pause("drop-caches")
@@ -96,7 +109,7 @@ def test_drop_caches_gives_memory_back(tmp_path: Path) -> None:
     ("depth", "why"), [("swap-out", "needs weft's native library"), ("checkpoint", "has not called weft.init")]
 )
 def test_a_depth_that_cannot_be_reached_is_refused_and_the_job_runs_on(depth: str, why: str, tmp_path: Path) -> None:
-    with under_weft(*training(str(tmp_path / "over"))) as running:
+    with under_weft(*stepping(str(tmp_path / "over"))) as running:
         with pytest.raises(PauseRefusedError, match=why):
             paused(running, depth)
         assert running.task.status().state == "running"
@@ -105,7 +118,7 @@ def test_a_depth_that_cannot_be_reached_is_refused_and_the_job_runs_on(depth: st
 
 
 def test_an_unknown_depth_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with under_weft(*training(str(tmp_path / "over"))) as running:
+    with under_weft(*stepping(str(tmp_path / "over"))) as running:
         with pytest.raises(InputError, match="gate, drop-caches, swap-out, checkpoint"):
             running.task.pause("deep")
         (tmp_path / "over").touch()
@@ -113,14 +126,14 @@ def test_an_unknown_depth_is_refused_with_the_known_ones(tmp_path: Path) -> None
 
 def test_a_gated_script_still_answers_signals(tmp_path: Path) -> None:
     handler = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved'), sys.exit(3)))\n"
-    with under_weft(*training(str(tmp_path / "never"), code=handler + UNTIL_TOLD)) as running:
+    with under_weft(*stepping(str(tmp_path / "never"), code=handler + UNTIL_TOLD)) as running:
         paused(running)
         running.process.send_signal(signal.SIGTERM)
         assert running.end()[::2] == ("saved\n", 3)
 
 
 def test_a_pause_outlives_whoever_asked_for_it(tmp_path: Path) -> None:
-    with under_weft(*training(str(tmp_path / "over"))) as running:
+    with under_weft(*stepping(str(tmp_path / "over"))) as running:
         running.wait_for_steps()
         path = running.task._pages[0].path
         ask = f"import weft, os, signal; weft.attach({path!r}).pause(grace_s=60); os.kill(os.getpid(), signal.SIGKILL)"
@@ -135,7 +148,7 @@ def test_a_pause_outlives_whoever_asked_for_it(tmp_path: Path) -> None:
 
 
 def test_steps_go_on_when_weft_exec_is_killed(tmp_path: Path) -> None:
-    with under_weft(*training(str(tmp_path / "over"))) as running:
+    with under_weft(*stepping(str(tmp_path / "over"))) as running:
         running.wait_for_steps()
         running.process.kill()
         running.process.wait()
@@ -148,7 +161,7 @@ def test_steps_go_on_when_weft_exec_is_killed(tmp_path: Path) -> None:
 
 
 def test_paused_time_is_in_no_step(tmp_path: Path) -> None:
-    with under_weft(*training(str(tmp_path / "over"))) as running:
+    with under_weft(*stepping(str(tmp_path / "over"))) as running:
         paused(running)
         wait_until(lambda: running.task.status().ranks[0].state == "gated", "it stands")
         began = os.times().elapsed
@@ -187,3 +200,82 @@ def test_one_script_after_the_other_takes_the_page_over() -> None:
         assert running.end()[2] == 0
         assert running.task.step == 5
         assert len(running.task.status().ranks) == 1
+
+
+def test_a_refused_depth_leaves_a_paused_job_paused(tmp_path: Path) -> None:
+    with under_weft(*stepping(str(tmp_path / "over"))) as running:
+        step = paused(running).step
+        for _ in range(2):
+            with pytest.raises(PauseRefusedError, match="swap-out"):
+                running.task.pause("swap-out")
+            assert running.task.status().state == "paused"
+        assert running.task.step == step
+        running.task.resume()
+        (tmp_path / "over").touch()
+        assert running.end()[::2] == ("done\n", 0)
+
+
+def test_what_somebody_else_asked_for_meanwhile_stands(tmp_path: Path) -> None:
+    with under_weft(*stepping(str(tmp_path / "over"))) as running:
+        running.wait_for_steps()
+        outcome: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                running.task.pause(at_step=10**12, grace_s=DEADLINE_S)
+            except PauseRefusedError as error:
+                outcome.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        with weft.attach(running.task._pages[0].path) as other:
+            wait_until(lambda: other.wanted == Depth.GATE, "the first has asked")
+            other.resume()
+            asking.join()
+            assert "somebody else" in str(outcome[0])
+            assert other.wanted == Depth.RUN
+            assert other.pause(grace_s=DEADLINE_S).how == "boundary"
+            other.resume()
+        (tmp_path / "over").touch()
+        assert running.end()[::2] == ("done\n", 0)
+
+
+def test_an_order_left_behind_by_a_dead_controller_is_replaced(tmp_path: Path) -> None:
+    with under_weft(*stepping(str(tmp_path / "over"))) as running:
+        running.wait_for_steps()
+        running.task.ask(Depth.GATE, 10**12)
+        with weft.attach(running.task._pages[0].path) as other:
+            assert other.pause(grace_s=DEADLINE_S).how == "boundary"
+            other.resume()
+        (tmp_path / "over").touch()
+        running.end()
+
+
+def test_a_stopped_job_stays_stopped_when_asked_again_and_goes_on_without_its_leader(tmp_path: Path) -> None:
+    over, child = tmp_path / "over", tmp_path / "child"
+    loop = f"while [ ! -e {over} ]; do sleep 0.01; done"
+    with under_weft("sh", "-c", f"setsid sh -c 'echo $$ > {child}; {loop}; rm {child}' & {loop}") as running:
+        wait_until(lambda: child.exists() and child.read_text().endswith("\n"), "the child runs")
+        assert running.task.pause(grace_s=0.1).how == "stopped"
+        assert running.task.pause(grace_s=DEADLINE_S).waited_s == 0
+        with pytest.raises(PauseRefusedError, match="stopped where it was, not at a boundary"):
+            running.task.pause("drop-caches")
+        assert running.task.status().state == "paused"
+        for pid in running.task.roots:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not running.task.roots, "the leader has ended")
+        over.touch()
+        running.task.resume()
+        wait_until(lambda: not child.exists(), "the child goes on")
+
+
+def test_a_job_cannot_attach_to_itself() -> None:
+    code = "import os, weft\nwith weft.step(): pass\nweft.attach(os.environ['WEFT_PAGE'])"
+    with under_weft(sys.executable, "-c", code) as running:
+        assert "a job cannot attach to itself\nhint: " in running.end()[1]
+
+
+@pytest.mark.parametrize("at_step", [-1, 1.5])
+def test_a_step_that_is_none_is_refused(at_step: float, tmp_path: Path) -> None:
+    with under_weft("true") as running, pytest.raises(InputError, match="is no step to pause at"):
+        running.task.pause(at_step=at_step)  # type: ignore[arg-type]

@@ -22,10 +22,13 @@ PLAIN = [
     "in_backward",
     "lbfgs",
     "inference",
+    "inference_scripted",
+    "inference_compiled",
     "two_optimizers",
     "distilled",
     "n_critic",
     "two_phase",
+    "unusual",
     "threaded",
     "compiled",
 ]

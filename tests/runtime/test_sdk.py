@@ -59,6 +59,48 @@ print("done")
         assert running.task.step == 6
 
 
+def test_a_step_that_raises_is_not_counted_and_the_next_one_is() -> None:
+    code = """
+import weft
+for i in range(6):
+    try:
+        with weft.step():
+            if i == 2: raise ValueError("a bad batch")
+    except ValueError: pass
+"""
+    with under_weft(sys.executable, "-c", code) as running:
+        assert running.end() == ("", "", 0)
+        assert running.task.step == 5
+
+
+def test_what_is_no_number_is_left_out_of_the_report_and_said_once() -> None:
+    code = """
+import weft
+for i in range(3):
+    with weft.step(): weft.report(loss=[1, 2], lr=0.1)
+"""
+    with under_weft(sys.executable, "-c", code) as running:
+        running.task.pause(at_step=2, grace_s=DEADLINE_S)
+        assert running.task.status().ranks[0].metrics == {"lr": 0.1}
+        running.task.resume()
+        out, err, ended = running.end()
+    assert (out, ended) == ("", 0)
+    assert err == "weft: weft.report(loss=…) is left out: a list is no number\n"
+
+
+def test_a_pass_inside_another_or_inside_a_step_is_no_steps() -> None:
+    code = """
+import weft
+for _ in weft.steps(range(3)):
+    assert list(weft.steps(range(4))) == [0, 1, 2, 3]
+with weft.step():
+    assert list(weft.steps(range(4))) == [0, 1, 2, 3]
+"""
+    with under_weft(sys.executable, "-c", code) as running:
+        assert running.end() == ("", "", 0)
+        assert running.task.step == 4
+
+
 def test_what_the_script_marks_outranks_what_is_seen() -> None:
     """Two updates in each marked step, and some before the first: only the marked ones count."""
     code = """

@@ -72,7 +72,7 @@ def exec_command(page: Path | None, limit: str | None, checkpoints: Path | None,
         with signals_held() as mask, page_for_a_task(page) as made:
             path = Path(made.path)
             code = run(command, made, environment(os.environ, path, checkpoints), mask, limit_bytes)
-            step = step_of_leaving(path)
+            step = step_of_leaving(path) if code in (0, LEFT_EXIT_CODE) else None
     except CommandError as error:
         click.echo(f"error: {error}", err=True)
         return error.exit_code

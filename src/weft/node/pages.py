@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, count, takewhile
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from weft.core.errors import InputError, WeftError
 from weft.node.mounts import file_system, is_in_memory
+from weft.node.processes import is_alive
 from weft.runtime import layout
 from weft.runtime.page import Page, PageError, claimed_beside, create, open_page, start_time
 
@@ -73,8 +73,8 @@ def step_of_leaving(path: Path) -> int | None:
         with suppress(PageError), _opened(each) as page:
             if page.words[layout.CLAIM_PID]:
                 state = page.words[layout.STATE] & layout.LOW_BITS
-                claimed.append((state == layout.State.LEAVING, page.words[layout.CHECKPOINT] - 1))
-    return claimed[0][1] if claimed and all(has_left for has_left, _ in claimed) else None
+                claimed.append((state == layout.State.LEAVING, page.words[layout.CHECKPOINT]))
+    return claimed[0][1] - 1 if claimed and all(all(one) for one in claimed) else None
 
 
 def _private_page() -> Page:
@@ -110,27 +110,14 @@ def _made_private(folder: Path) -> bool:
 
 
 def _new_page(path: Path) -> Page:
-    """A page that appears whole: whoever sees it sees who launches it, and so that it is in use."""
-    draft = path.with_name(f".weft-{os.getpid()}-{time.monotonic_ns()}")
+    """A page that names who launches it: whoever sees it sees that it is in use."""
+    launcher = {layout.LAUNCHER_PID: os.getpid(), layout.LAUNCHER_START: start_time(os.getpid())}
     try:
-        page = create(str(draft))
-    except OSError as error:
-        raise _not_made(path, error) from error
-    page.words[layout.ATTEMPT] = 1
-    page.words[layout.LAUNCHER_START] = start_time(os.getpid())
-    page.words[layout.LAUNCHER_PID] = os.getpid()
-    try:
-        path.hardlink_to(draft)
+        return create(str(path), {layout.ATTEMPT: 1, **launcher})
     except FileExistsError:
-        page.close()
         raise
     except OSError as error:
-        page.close()
         raise _not_made(path, error) from error
-    finally:
-        draft.unlink()
-    page.path = str(path)
-    return page
 
 
 def _not_made(path: Path, error: OSError) -> WeftError:
@@ -175,23 +162,13 @@ def _refuse_if_used(path: Path) -> None:
 def _user(page: Page) -> str:
     """Who still uses this page; empty if nobody does."""
     words = page.words
-    if _is_alive(words[layout.TASK_PID], words[layout.TASK_START]):
+    if is_alive(words[layout.TASK_PID], words[layout.TASK_START]):
         return f"process {words[layout.TASK_PID]}"
-    if not words[layout.TASK_PID] and _is_alive(words[layout.LAUNCHER_PID], words[layout.LAUNCHER_START]):
+    if not words[layout.TASK_PID] and is_alive(words[layout.LAUNCHER_PID], words[layout.LAUNCHER_START]):
         return f"process {words[layout.LAUNCHER_PID]}"  # it is about to start the task
     if claimant := page.claimant():
         return f"process {claimant}"
     return "" if page.claim() else "a process of another container"
-
-
-def _is_alive(pid: int, start: int) -> bool:
-    """Whether this very process still runs; one that only waits for its parent to notice its end does not."""
-    if not pid or start_time(pid) != start:
-        return False
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except (OSError, IndexError):
-        return False
 
 
 @contextmanager

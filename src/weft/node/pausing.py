@@ -13,23 +13,28 @@ from weft.runtime import layout
 from weft.runtime.layout import Depth, State
 
 GRACE_S = 10.0
+LEAVING_S = 60.0  # for what a script does at its end, once it has saved
 LOOK_EVERY_S = 0.02  # new ranks and ends of processes wake nobody
 POLL_S = 0.001
 
 
 class PauseRefusedError(WeftError):
-    """The job cannot pause as deep as it was asked to; it runs on as before."""
+    """The job could not be paused as it was asked to; it is as it was before."""
 
 
 class Pausable(Protocol):
     @property
     def ranks(self) -> list[Rank]: ...
     @property
-    def leaders(self) -> list[int]: ...
+    def roots(self) -> set[int]: ...
     @property
     def is_over(self) -> bool: ...
     @property
+    def is_stopped(self) -> bool: ...
+    @property
     def step(self) -> int: ...
+    @property
+    def wanted(self) -> int: ...
     def ask(self, depth: int, run_to: int = 0) -> None: ...
     def wait(self, timeout_s: float) -> None: ...
     def stop(self) -> int: ...
@@ -48,16 +53,22 @@ class Pause:
 
 
 def pause(task: Pausable, depth: int, at_step: int, grace_s: float) -> Pause:
-    began = monotonic()
-    if not _gate(task, at_step, began + grace_s):
-        return _without_boundary(task, depth, began, grace_s)
+    began, before = monotonic(), task.wanted
+    if task.is_stopped:
+        return _of_a_stopped(task, depth)
+    try:
+        if not _gate(task, at_step, began + grace_s):
+            return _without_boundary(task, depth, began, grace_s)
+        if not task.is_over and depth > Depth.GATE:
+            _deepen(task, depth)
+    except PauseRefusedError:
+        _go_back(task, before)
+        raise
     if task.is_over:
         return Pause("ended", Depth.NAMES[Depth.RUN], task.step, monotonic() - began)
-    if depth > Depth.GATE:
-        _deepen(task, depth)
-    step = task.step
     if depth < Depth.CHECKPOINT:
-        return Pause("boundary", Depth.NAMES[depth], step, monotonic() - began)
+        return Pause("boundary", Depth.NAMES[depth], task.step, monotonic() - began)
+    step = task.step
     _let_leave(task)
     return Pause("left", Depth.NAMES[depth], step, monotonic() - began)
 
@@ -70,14 +81,14 @@ def _gate(task: Pausable, at_step: int, deadline: float) -> bool:
         gang: list[Rank] = []
         others: list[Rank] = []
         for rank in task.ranks:
-            if rank.wanted == Depth.RUN:  # it claimed a page just before we asked
+            if not rank.is_asked:  # it claimed a page since
                 rank.ask(Depth.GATE, at_step)
             (gang if rank.world else others).append(rank)
+        _refuse_if_superseded(gang + others)
         meeting = _send_on(gang, step)
         step = meeting.step
         is_standing = (gang or others) and meeting.is_met and all(rank.has_answered for rank in others)
-        is_whole = not gang or len(gang) >= gang[0].world
-        if is_standing and is_whole:
+        if is_standing and not _missing(gang):
             return True
         if monotonic() > deadline:
             return False
@@ -94,50 +105,72 @@ def _send_on(gang: list[Rank], step: int) -> Meeting:
     return meeting
 
 
+def _missing(gang: list[Rank]) -> int:
+    """How many ranks of the gang have no page here."""
+    return max(0, gang[0].world - len(gang)) if gang else 0
+
+
 def _deepen(task: Pausable, depth: int) -> None:
     ranks = task.ranks
     for rank in ranks:
-        rank.ask(depth, run_to=rank.words[layout.RUN_TO])
+        rank.ask_deeper(depth)
     while any(rank.is_alive and not rank.has_answered for rank in ranks):
+        _refuse_if_superseded(ranks)
         task.wait(LOOK_EVERY_S)
     refused = [rank for rank in ranks if rank.state == State.REFUSED]
+    if refused:
+        raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {refused[0].page.message}", "the job is as it was before")
     lost = [rank for rank in ranks if not rank.is_alive]
-    if refused or lost:
-        why = refused[0].page.message if refused else f"process {lost[0].words[layout.CLAIM_PID]} ended meanwhile"
-        task.resume()
-        raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {why}", "the job runs on")
+    if lost:
+        pid = lost[0].words[layout.CLAIM_PID]
+        raise PauseRefusedError(f"no {Depth.NAMES[depth]}: process {pid} ended meanwhile", "its output may say why")
 
 
 def _let_leave(task: Pausable) -> None:
     """Everything is saved, on every rank; only now may the first one go."""
-    ranks = task.ranks
+    ranks, deadline = task.ranks, monotonic() + LEAVING_S
     for rank in ranks:
         rank.ask(Depth.LEAVE)
     while any(rank.is_alive for rank in ranks):
+        _refuse_if_superseded(ranks)
+        if monotonic() > deadline:
+            raise PauseRefusedError(f"saved, but not ended within {LEAVING_S:g} s", "does the script catch SystemExit?")
         ranks[0].wait(LOOK_EVERY_S)
+
+
+def _refuse_if_superseded(ranks: list[Rank]) -> None:
+    if any(rank.is_superseded for rank in ranks):
+        raise PauseRefusedError("somebody else has asked this job for something else meanwhile", "ask again")
+
+
+def _go_back(task: Pausable, before: int) -> None:
+    """Leave the job as it was: running, or paused at the depth it had. What somebody else asked for stands."""
+    if any(rank.is_superseded for rank in task.ranks):
+        return
+    if before == Depth.RUN:
+        task.resume()
+    for rank in task.ranks:
+        rank.ask_deeper(before)
+
+
+def _of_a_stopped(task: Pausable, depth: int) -> Pause:
+    why = "it was stopped where it was, not at a boundary"
+    if depth > Depth.GATE:
+        raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {why}", "resume it first")
+    return Pause("stopped", Depth.NAMES[Depth.GATE], task.step, 0.0, why)
 
 
 def _without_boundary(task: Pausable, depth: int, began: float, grace_s: float) -> Pause:
     why = f"no step boundary within {grace_s:g} s"
     gang = [rank for rank in task.ranks if rank.world]
-    if gang and len(gang) < gang[0].world:
+    if _missing(gang):
         why = f"{len(gang)} of {gang[0].world} ranks of the gang are here, and the others may need them"
     if depth > Depth.GATE:
-        task.resume()
-        raise PauseRefusedError(
-            f"no {Depth.NAMES[depth]}: {why}", "the job runs on; a pause at depth gate would stop its processes"
-        )
-    if not task.leaders:
-        task.resume()
-        raise PauseRefusedError(
-            f"{why}, and the page names no process that could be stopped", "weft exec makes pages that do"
-        )
+        hint = "the job is as it was before; a pause at depth gate would stop its processes"
+        raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {why}", hint)
+    if not task.roots:
+        raise PauseRefusedError(f"{why}, and the page names no process to stop", "weft exec makes pages that do")
     count = task.stop()
-    step = task.step
-    return Pause(
-        "stopped",
-        Depth.NAMES[Depth.GATE],
-        step,
-        monotonic() - began,
-        f"{why}: stopped {count} processes where they were",
-    )
+    whom = "its process where it was" if count == 1 else f"its {count} processes where they were"
+    reason = f"{why}: stopped {whom}"
+    return Pause("stopped", Depth.NAMES[Depth.GATE], task.step, monotonic() - began, reason)

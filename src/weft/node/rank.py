@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.node import processes
 from weft.node.gang import Standing
 from weft.runtime import layout
 from weft.runtime.futex import Waiter
@@ -16,10 +17,17 @@ class Rank:
         self._orders = Waiter(page, layout.REQUEST)
         self._answers = Waiter(page, layout.STATE)
         self._seen = 0
+        self._asked: int | None = None
 
     @property
     def is_alive(self) -> bool:
         return self.state != State.ENDED and self.page.claimant() != 0
+
+    @property
+    def pid(self) -> int:
+        """Its process, 0 if that has ended."""
+        pid = self.words[layout.CLAIM_PID]
+        return pid if processes.is_alive(pid, self.words[layout.CLAIM_START]) else 0
 
     @property
     def world(self) -> int:
@@ -48,20 +56,35 @@ class Rank:
 
     @property
     def standing(self) -> Standing:
-        is_gated = (
-            self.has_answered
-        )  # before the step: a rank that gates in between is seen as inside, never ahead of itself
-        return Standing(self.words[layout.STEP], is_gated)
+        # The answer between two looks at the step: one that gates in between is looked at again.
+        while True:
+            step, is_gated = self.words[layout.STEP], self.has_answered
+            if step == self.words[layout.STEP]:
+                return Standing(step, is_gated)
+
+    @property
+    def is_asked(self) -> bool:
+        """It has been asked for something through this object."""
+        return self._asked is not None
+
+    @property
+    def is_superseded(self) -> bool:
+        """Somebody else has asked it for something since."""
+        return self._asked is not None and self._asked != self.words[layout.REQUEST] >> 8
 
     def ask(self, depth: int, run_to: int = 0) -> None:
-        """Ask for a pause of this depth once step `run_to` is completed, or for none."""
+        """Ask for a pause of this depth once step `run_to` is completed, or for none. Asking twice is asking once."""
+        self._asked = self.words[layout.REQUEST] >> 8
+        if self.wanted == depth and self.words[layout.RUN_TO] == run_to:
+            return
+        self._asked += 1
         self.words[layout.RUN_TO] = run_to
-        generation = (self.words[layout.REQUEST] >> 8) + 1
-        self.words[layout.REQUEST] = generation << 8 | depth
+        self.words[layout.REQUEST] = self._asked << 8 | depth
         self._orders.wake()
 
-    def run(self) -> None:
-        self.ask(Depth.RUN)
+    def ask_deeper(self, depth: int) -> None:
+        """Ask for another depth where it stands."""
+        self.ask(depth, self.words[layout.RUN_TO])
 
     def wait(self, timeout_s: float) -> None:
         """Until it says something else than when it was last asked for its answer."""

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
-import struct
+import sys
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 
@@ -15,9 +17,9 @@ from weft.core.value import value
 from weft.node import processes
 from weft.node.pausing import GRACE_S, Pause, pause
 from weft.node.rank import Rank
-from weft.runtime import layout
+from weft.runtime import layout, metrics
 from weft.runtime.layout import Depth, Source, State
-from weft.runtime.page import Page, PageError, claimed_beside, open_page, start_time
+from weft.runtime.page import Page, PageError, claimed_beside, open_page
 
 
 @value
@@ -60,29 +62,37 @@ class Task:
     def __init__(self, pages: list[Page]) -> None:
         self._pages = pages
         self._ranks = {page.path: Rank(page) for page in pages}
+        self._stopped: set[int] = set()
 
     @property
     def ranks(self) -> list[Rank]:
         """Those alive now. Ranks that torchrun started have pages beside their task's."""
         for page in self._pages:
-            number = 1
-            while (beside := claimed_beside(page.path, number)) in self._ranks or Path(beside).exists():
-                if beside not in self._ranks:
-                    self._ranks[beside] = Rank(_open(beside))
-                number += 1
+            for number in count(1):
+                beside = claimed_beside(page.path, number)
+                if beside not in self._ranks and not self._found(beside):
+                    break
         return [rank for rank in self._ranks.values() if rank.is_alive]
 
+    def _found(self, path: str) -> bool:
+        try:
+            self._ranks[path] = Rank(open_page(path))
+        except PageError:  # there is none, or a stranger's file
+            return False
+        return True
+
     @property
-    def leaders(self) -> list[int]:
-        """The leading processes of the tasks, those that still live."""
-        pairs = [(page.words[layout.TASK_PID], page.words[layout.TASK_START]) for page in self._pages]
-        return [pid for pid, started in pairs if pid and start_time(pid) == started]
+    def roots(self) -> set[int]:
+        """The processes all others of the task descend from, those that still live: its leader, and its ranks."""
+        leaders = [(page.words[layout.TASK_PID], page.words[layout.TASK_START]) for page in self._pages]
+        living = {pid for pid, start in leaders if processes.is_alive(pid, start)}
+        return living | {rank.pid for rank in self._ranks.values() if rank.pid}
 
     @property
     def is_over(self) -> bool:
         """It began, and none of its processes lives."""
         has_begun = any(page.words[layout.TASK_PID] or page.words[layout.CLAIM_PID] for page in self._pages)
-        return has_begun and not self.leaders and not self.ranks
+        return has_begun and not self.ranks and not self.roots
 
     @property
     def step(self) -> int:
@@ -93,11 +103,15 @@ class Task:
     def is_stopped(self) -> bool:
         return any(page.words[layout.STOPPED] for page in self._pages)
 
+    @property
+    def wanted(self) -> int:
+        """The depth it was last asked for."""
+        return max(self._first(page).wanted for page in self._pages)
+
     def ask(self, depth: int, run_to: int = 0) -> None:
         """Ask the tasks as a whole: the ranks there are, and those that are still to claim a page."""
         for rank in {id(rank): rank for rank in [*map(self._first, self._pages), *self.ranks]}.values():
-            if rank.wanted != depth or run_to:
-                rank.ask(depth, run_to)
+            rank.ask(depth, run_to)
 
     def wait(self, timeout_s: float) -> None:
         """Until somebody has something new to say: a rank that has not answered yet, or whoever claims first."""
@@ -105,14 +119,15 @@ class Task:
         if waiting_for:
             waiting_for[0].wait(timeout_s)
 
-    def _first(self, page: Page) -> Rank:
-        return self._ranks[page.path]
-
     def stop(self) -> int:
         """Stop all processes where they stand; how many."""
         for page in self._pages:
             page.words[layout.STOPPED] = page.words[layout.REQUEST] >> 8
-        return sum(processes.stop(leader) for leader in self.leaders)
+        self._stopped = processes.stop(self.roots)
+        return len(self._stopped)
+
+    def _first(self, page: Page) -> Rank:
+        return self._ranks[page.path]
 
     def pause(self, depth: str = "gate", *, at_step: int = 0, grace_s: float = GRACE_S) -> Pause:
         """Pause at the next step boundary, or once `at_step` is completed; returns when it stands.
@@ -125,14 +140,15 @@ class Task:
         if depth not in Depth.NAMES[Depth.GATE : Depth.LEAVE]:
             names = ", ".join(Depth.NAMES[Depth.GATE : Depth.LEAVE])
             raise InputError(f"there is no depth {depth!r} of a pause", f"one of {names}")
+        if not isinstance(at_step, int) or at_step < 0:
+            raise InputError(f"{at_step!r} is no step to pause at", "steps count from 1; 0 is the next boundary")
         return pause(self, Depth.NAMES.index(depth), at_step, grace_s)
 
     def resume(self) -> None:
         """Run on from where it stands. A task that does not pause is left as it is."""
         self.ask(Depth.RUN)
         if self.is_stopped:
-            for leader in self.leaders:
-                processes.go_on(leader)
+            processes.go_on(self.roots | self._stopped)  # whose leader has ended is found by nobody else
         for page in self._pages:
             page.words[layout.STOPPED] = 0
 
@@ -182,6 +198,8 @@ def attach(*pages: str | Path) -> Task:
 
 
 def _open(path: str) -> Page:
+    if "weft_runtime" in sys.modules and os.environ.get("WEFT_PAGE") == path:
+        raise InputError("a job cannot attach to itself", "attach from another process")
     try:
         return open_page(path)
     except PageError as error:
@@ -202,7 +220,7 @@ def _status(rank: Rank) -> RankStatus:
         paused_s=words[layout.PAUSED] / 1e9,
         checkpoint_step=words[layout.CHECKPOINT] - 1 if words[layout.CHECKPOINT] else None,
         can_checkpoint=bool(words[layout.ABILITIES] & layout.CAN_CHECKPOINT),
-        metrics=_metrics(rank.page),
+        metrics=metrics.read(rank.page),
     )
 
 
@@ -210,12 +228,3 @@ def _step_s(rank: Rank) -> float | None:
     count = min(rank.words[layout.DURATIONS_COUNT], layout.DURATIONS_LENGTH)
     durations = rank.words[layout.DURATIONS : layout.DURATIONS + count].tolist()
     return statistics.median(durations) / 1e9 if durations else None
-
-
-def _metrics(page: Page) -> dict[str, float]:
-    metrics = {}
-    for slot in range(min(page.words[layout.METRICS_COUNT], layout.METRICS_LENGTH)):
-        word = layout.METRICS + slot * layout.METRIC_WORDS
-        name = page.text(word, layout.METRIC_NAME_BYTES).rstrip("\0")
-        (metrics[name],) = struct.unpack_from("d", page.map, (word + layout.METRIC_WORDS - 1) * 8)
-    return metrics

@@ -94,8 +94,7 @@ class Watched:
     def _wake(self) -> None:
         """A stopped process would not notice that it should end. A pause stops those outside the group as well."""
         if self._page.words[layout.STOPPED]:
-            with suppress(PermissionError):
-                processes.go_on(self._group)  # before the leader runs and ends: its children are found through it
+            processes.go_on([self._group])  # before the leader runs and ends: its children are found through it
         self._send(Signals.SIGCONT)
 
     def _send(self, number: Signals) -> None:

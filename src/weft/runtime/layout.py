@@ -1,7 +1,8 @@
 """The control page, word by word. Its C twin is native/weft_page.h; a test compares them.
 
-One page of shared memory, 512 words of 64 bits. Each word has one writer, and no two words need to be read together:
-whoever reads one gets the old value or the new one, never half of it.
+One page of shared memory, 512 words of 64 bits, each read and written as a whole. One side writes a word, but for
+REQUEST and RUN_TO, which a rank that claims a page beside its task's copies from there before anybody sees it. RUN_TO
+is written before the REQUEST it belongs to.
 """
 
 PAGE_BYTES = 4096

@@ -16,15 +16,15 @@ TEMPORARY = re.compile(r"step-(\d{12,})-[0-9a-f]{16}\.tmp")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class RefusedError(Exception):
+class BadCheckpointError(Exception):
     """This checkpoint is not good; the message names the file and the reason."""
 
 
-class MissingError(RefusedError):
+class MissingManifestError(BadCheckpointError):
     """There is no manifest."""
 
 
-class UnknownError(RefusedError):
+class UnknownCheckpointError(BadCheckpointError):
     """It may be good, but who knows: it is of another version, or unreadable just now. Never removed."""
 
 
@@ -58,24 +58,26 @@ def temporary_name(step: int) -> str:
 
 
 def read_manifest(folder: str, step: int) -> Manifest:
-    """The manifest of this step, checked; its payload is not looked at. Raises RefusedError."""
+    """The manifest of this step, checked; its payload is not looked at. Raises BadCheckpointError."""
     path = os.path.join(folder, manifest_name(step))
     try:
         with open(path, "rb") as file:
             fields = json.loads(file.read())
     except FileNotFoundError:
-        raise MissingError("there is no %s" % path) from None
+        raise MissingManifestError("there is no %s" % path) from None
     except OSError as error:
-        raise UnknownError("%s cannot be read: %s" % (path, error.strerror)) from error
+        raise UnknownCheckpointError("%s cannot be read: %s" % (path, error.strerror)) from error
     except (ValueError, RecursionError):
-        raise RefusedError("%s is damaged: it is not JSON" % path) from None
+        raise BadCheckpointError("%s is damaged: it is not JSON" % path) from None
     if not isinstance(fields, dict) or "weft_checkpoint" not in fields:
-        raise RefusedError("%s is no manifest of weft's" % path)
+        raise BadCheckpointError("%s is no manifest of weft's" % path)
     if fields["weft_checkpoint"] != VERSION:
-        raise UnknownError("%s is of version %s; this weft knows %d" % (path, fields["weft_checkpoint"], VERSION))
+        raise UnknownCheckpointError(
+            "%s is of version %s; this weft knows %d" % (path, fields["weft_checkpoint"], VERSION)
+        )
     size_bytes, sha256 = fields.get("bytes"), fields.get("sha256")
     if not isinstance(size_bytes, int) or not isinstance(sha256, str) or not SHA256.fullmatch(sha256):
-        raise RefusedError("%s is damaged: it lacks the size or the checksum of its payload" % path)
+        raise BadCheckpointError("%s is damaged: it lacks the size or the checksum of its payload" % path)
     if fields.get("step") != step:
-        raise RefusedError("%s is of step %s, which is not in its name" % (path, fields.get("step")))
+        raise BadCheckpointError("%s is of step %s, which is not in its name" % (path, fields.get("step")))
     return Manifest(step, size_bytes, sha256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 
 TYPE_CHECKING = False  # typing is not loaded for this: every interpreter of a job would pay for it at its start
@@ -47,15 +48,24 @@ class Noticing:
 def begin(page: str) -> None:
     """Called at the interpreter's start."""
 
+    noticing = Noticing({})
+
     def torch_came(torch: ModuleType) -> None:
         from . import boundaries
         from .agent import the_agent
 
-        boundaries.watch(torch, the_agent(page))
+        boundaries.watch(torch, the_agent(page), noticing.actions)
 
     def dynamo_came(trace_rules: ModuleType) -> None:
         # Compiled code runs our hooks as they are. Tracing into them would add guards and graph breaks to the user's
         # program.
         trace_rules.add(__name__.partition(".")[0])
 
-    sys.meta_path.insert(0, Noticing({"torch": torch_came, "torch._dynamo.trace_rules": dynamo_came}))
+    def script_over() -> None:
+        agent = sys.modules.get("weft_runtime.agent")
+        if agent is not None:
+            agent.the_agent(page).end()
+
+    noticing.actions.update({"torch": torch_came, "torch._dynamo.trace_rules": dynamo_came})
+    sys.meta_path.insert(0, noticing)
+    atexit.register(script_over)  # before anybody else's, so that it comes after all of them

@@ -5,6 +5,8 @@ import fcntl
 import mmap
 import os
 import struct
+from time import monotonic_ns
+from typing import Dict, Optional
 
 from . import layout
 
@@ -66,8 +68,24 @@ class Page:
         os.close(self.fd)
 
 
-def create(path: str) -> Page:
-    """A new page. The file must not exist; nobody but its owner may read it."""
+def create(path: str, words: Optional[Dict[int, int]] = None) -> Page:
+    """A new page with these words, for its owner alone. It appears whole, or FileExistsError is raised."""
+    draft = os.path.join(os.path.dirname(path), ".weft-%d-%d" % (os.getpid(), monotonic_ns()))
+    page = _draft(draft)
+    for word, number in (words or {}).items():
+        page.words[word] = number
+    try:
+        os.link(draft, path)
+    except OSError:
+        page.close()
+        raise
+    finally:
+        os.unlink(draft)
+    page.path = path
+    return page
+
+
+def _draft(path: str) -> Page:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         # Really reserved: on a full file system this fails here, where a sparse file would end the job with SIGBUS
@@ -81,7 +99,7 @@ def create(path: str) -> Page:
     page.words[layout.SIZE] = layout.PAGE_BYTES
     page.words[layout.VERSION] = layout.PAGE_VERSION
     page.words[layout.DUTY] = 100
-    page.words[layout.MAGIC] = layout.PAGE_MAGIC  # last: who sees the magic sees the rest
+    page.words[layout.MAGIC] = layout.PAGE_MAGIC
     return page
 
 

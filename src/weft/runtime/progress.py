@@ -1,40 +1,36 @@
 """How far a training run has come: what another process needs to go on from here as if it were this one."""
 
-import os
 import sys
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, Optional
 
-from . import randomness
-from .agent import Agent, RefusedError
+from . import gradients
+from .agent import Agent
+from .checkpoints import Checkpoints
 from .layout import Source
-from .store import CheckpointError, Store
+from .pausing import RefusedError
+from .place import Place, is_leaving_by_break
+from .store import CheckpointError
+from .telling import tell, tell_once
 
-NO_STORE = "there is no directory for checkpoints (weft exec --checkpoints DIR)"
+NO_PARTS = "the script has not called weft.init(model=…, optimizer=…), so nothing is known to save"
 NO_STEPS = (
     "the script marks no steps: its loop should go over weft.steps(loader), or its body be inside `with weft.step():`"
 )
 
 
 class Progress:
-    """Parts with a state_dict, randomness, the step, and the position in the loader.
-
-    A pass over the loader is repeated from its start to get to a position: the randomness it began with is restored,
-    and the batches that were used are fetched and dropped. So shuffling, workers and augmentation come out as they did.
-    A loader that has a state_dict of its own (StatefulDataLoader) is asked instead, which is faster.
-    """
+    """The parts of a run, its step, its place in the loader: counted as it goes, saved together, resumed together."""
 
     def __init__(self, agent: Agent, directory: Optional[str]) -> None:
         self.agent = agent
         self.step = 0
-        self.epoch = 0
-        self.parts: Dict[str, Any] = {}
-        self._store = Store(directory, rank=_rank()) if directory else None
-        self._position = 0
-        self._pass_began: Optional[Dict[str, Any]] = None
-        self._loader: Any = None
-        self._resumed: Optional[Dict[str, Any]] = None
-        self._is_inside = False
+        self.is_inside = False  # of a step
+        self.place = Place()
+        self._parts: Dict[str, Any] = {}
+        self._checkpoints = Checkpoints(directory)
         self._is_save_wanted = False
+        self._updates_before = 0  # when the last step began
+        self._pending: Optional[gradients.Gradients] = None  # of a resumed pass, until it begins
         agent.save = self._save_for_pause
 
     # ---- steps -----------------------------------------------------------------------------------------------------
@@ -42,98 +38,116 @@ class Progress:
     def begin(self) -> None:
         """The script marks its steps itself, from now on."""
         if self.agent.source != Source.SCRIPT and self.agent.begin(Source.SCRIPT, self.step):
-            self.agent.can_save(self._store is not None and bool(self.parts))
-
-    def end_step(self) -> None:
-        self.step += 1
-        self._is_inside = False
-        if self._is_save_wanted:
-            self._is_save_wanted = False
-            self._save_and_tell()
-        self.agent.boundary(Source.SCRIPT)
-
-    @property
-    def is_inside(self) -> bool:
-        return self._is_inside
+            self._show_ability()
 
     def begin_step(self) -> None:
-        self._is_inside = True
+        self.is_inside = True
+        self._updates_before = self.agent.updates
+
+    def end_step(self) -> None:
+        self._count_step()
+        self._save_if_wanted()
+        self.agent.boundary(Source.SCRIPT)
+
+    def fail_step(self) -> None:
+        """The step's body raised. It does not count, and the script may go on with the next one."""
+        self.is_inside = False
 
     def batches(self, loader: Any) -> Iterator[Any]:
-        """The batches of one pass, each of them one step."""
+        """The batches of one pass, each of them one step; or just the batches, if the pass is no part of training."""
+        if self.is_inside or self.place.is_in_pass or self._is_evaluation():
+            yield from loader
+            return
         self.begin()
-        iterator = self._begin_pass(loader)
         try:
-            for batch in iterator:
+            for batch in self._begin_pass(loader):
                 self.begin_step()
                 try:
                     yield batch
-                except (
-                    GeneratorExit
-                ):  # the loop was left: by `break` its step is done, and there is no boundary to pause at
-                    self.step += 1
-                    self._is_inside = False
-                    self.agent.count(Source.SCRIPT)
+                except GeneratorExit:
+                    self._leave_pass(is_over=is_leaving_by_break(sys._getframe().f_back))
                     raise
-                self._position += 1
                 self.end_step()
         finally:
-            self.epoch += 1
-            self._position, self._loader, self._pass_began = 0, None, None
+            self.place.end_pass()
 
     def _begin_pass(self, loader: Any) -> Iterator[Any]:
-        self._loader = loader
-        resumed, self._resumed = self._resumed, None
-        if resumed is None or resumed["pass_began"] is None:
-            self._pass_began = _capture_pass(loader)
-            return iter(loader)
-        self._pass_began = resumed["pass_began"]
-        self._position = resumed["position"]
-        iterator = _go_to(loader, resumed)
-        randomness.restore(resumed["randomness"])
+        pending, self._pending = self._pending, None
+        iterator = self.place.begin_pass(loader)
+        # Again, since a script that adds gradients up has set them to zero before its loop.
+        gradients.restore(self._parts, pending or {})
         return iterator
+
+    def _leave_pass(self, is_over: bool) -> None:
+        """The loop was left inside a step, which is done then; and by `break` its pass too. No boundary to pause at."""
+        self._count_step()
+        if is_over:
+            self.place.end_pass()
+        self._save_if_wanted()
+        self.agent.count(Source.SCRIPT)
+
+    def _count_step(self) -> None:
+        self.step += 1
+        self.is_inside = False
+        self.place.stepped()
+
+    def _is_evaluation(self) -> bool:
+        """A pass without gradients, in a script that trains."""
+        torch = sys.modules.get("torch")
+        is_training = any(hasattr(part, "param_groups") for part in self._parts.values())
+        return is_training and torch is not None and not torch.is_grad_enabled()
+
+    def report(self, name: str, figure: Any) -> None:
+        try:
+            value = float(figure)
+        except Exception:  # noqa: BLE001 -- it is the script's, and may be anything
+            tell_once("weft.report(%s=…) is left out: a %s is no number" % (name, type(figure).__name__))
+        else:
+            self.agent.report(name, value)
 
     # ---- checkpoints -----------------------------------------------------------------------------------------------
 
-    def resume(self) -> bool:
-        """Load the newest checkpoint that every rank has whole. False if there is none."""
-        if self._store is None:
+    def resume(self, parts: Dict[str, Any]) -> bool:
+        """Load the newest checkpoint into these parts, which make up the run. False if there is none."""
+        self._parts = parts
+        self._checkpoints.open()
+        self._show_ability()
+        state = self._checkpoints.load_newest()
+        if state is None:
             return False
-        common = _common(self._store.good_steps())
-        for refused in self._store.refused:
-            print("weft: %s" % refused, file=sys.stderr)
-        if not common:
-            return False
-        self._store.forget_after(
-            common[-1]
-        )  # or a later kill could join an old step of one rank with a new one of another
-        state = self._store.load(common[-1])
-        _load_parts(self.parts, state.pop("parts"))
-        randomness.restore(state["randomness"])
-        self.step, self.epoch, self._resumed = state["step"], state["epoch"], state
+        _load_parts(parts, state["parts"])
+        gradients.restore(parts, state["gradients"])
+        self.step = state["step"]
+        self.place.resume(state["place"])
+        self._pending = state["gradients"] if self.place.is_in_resumed_pass else None
         self.agent.saved(self.step)
         return True
 
     def checkpoint(self) -> None:
         """Save at the end of the step we are inside of; at once if we are inside of none."""
-        if self._store is None:
-            _tell_once(NO_STORE)
-        elif not self.parts:
-            _tell_once("nothing to checkpoint: the script has not called weft.init(model=…, optimizer=…)")
-        elif self._is_inside:
-            self._is_save_wanted = True
+        if not self._parts:
+            tell_once(NO_PARTS)
+        elif self._checkpoints.why_not():
+            tell_once(self._checkpoints.why_not())
         else:
-            self._save_and_tell()
+            self._is_save_wanted = True
+            if not self.is_inside:
+                self._save_if_wanted()
 
-    def _save_and_tell(self) -> None:
-        try:
-            self._save()
-        except CheckpointError as error:
-            print("weft: %s" % error, file=sys.stderr)
+    def _show_ability(self) -> None:
+        self.agent.can_save(bool(self._parts) and not self._checkpoints.why_not())
+
+    def _save_if_wanted(self) -> None:
+        if self._is_save_wanted:
+            self._is_save_wanted = False
+            try:
+                self._save()
+            except CheckpointError as error:
+                tell(str(error))
 
     def _save_for_pause(self) -> None:
-        if not self.parts:
-            raise RefusedError("the script has not called weft.init(model=…, optimizer=…), so nothing is known to save")
+        if not self._parts:
+            raise RefusedError(NO_PARTS)
         if self.agent.source != Source.SCRIPT:
             raise RefusedError(NO_STEPS)
         try:
@@ -142,44 +156,29 @@ class Progress:
             raise RefusedError(str(error)) from error
 
     def _save(self) -> None:
-        if self._store is None:
-            raise CheckpointError(NO_STORE)
-        state = {
-            "parts": {name: part.state_dict() for name, part in self.parts.items()},
-            "step": self.step,
-            "epoch": self.epoch,
-            "position": self._position,
-            "pass_began": self._pass_began,
-            "loader": self._loader.state_dict() if _keeps_its_place(self._loader) else None,
-            "randomness": randomness.capture(),
-        }
-        self._store.save(self.step, state)
+        why_not = self._checkpoints.why_not()
+        if why_not:
+            raise CheckpointError(why_not)
+        self._checkpoints.save(self.step, self._gather())
         self.agent.saved(self.step)
 
+    def _gather(self) -> Dict[str, Any]:
+        """Whatever a part raises when it is asked for its state, the job goes on without this checkpoint."""
+        try:
+            return {
+                "parts": {name: part.state_dict() for name, part in self._parts.items()},
+                "gradients": self._gradients(),
+                "place": self.place.state(),
+            }
+        except Exception as error:
+            problem = "the state of step %d cannot be gathered: %s: %s; the earlier checkpoints are untouched"
+            raise CheckpointError(problem % (self.step, type(error).__name__, error)) from error
 
-def _capture_pass(loader: Any) -> Dict[str, Any]:
-    """Randomness as it is when a pass over the loader begins."""
-    return {
-        "randomness": randomness.capture(),
-        "generators": [generator.get_state() for generator in randomness.generators(loader)],
-    }
-
-
-def _go_to(loader: Any, resumed: Dict[str, Any]) -> Iterator[Any]:
-    if resumed["loader"] is not None:
-        loader.load_state_dict(resumed["loader"])
-        return iter(loader)
-    randomness.restore(resumed["pass_began"]["randomness"])
-    for generator, state in zip(randomness.generators(loader), resumed["pass_began"]["generators"]):
-        generator.set_state(state)
-    iterator: Iterator[Any] = iter(loader)
-    for _ in range(resumed["position"]):
-        next(iterator)
-    return iterator
-
-
-def _keeps_its_place(loader: Any) -> bool:
-    return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
+    def _gradients(self) -> gradients.Gradients:
+        """Those that a later step adds to. After an update they are spent: to save them would double the size."""
+        if self._pending is not None:
+            return self._pending
+        return gradients.capture(self._parts) if self.agent.updates == self._updates_before else {}
 
 
 def _load_parts(parts: Dict[str, Any], states: Dict[str, Any]) -> None:
@@ -190,29 +189,3 @@ def _load_parts(parts: Dict[str, Any], states: Dict[str, Any]) -> None:
         )
     for name, part in parts.items():
         part.load_state_dict(states[name])
-
-
-def _common(steps: List[int]) -> List[int]:
-    """The steps that every rank of the gang can go on from."""
-    distributed = sys.modules.get("torch.distributed")
-    if not (distributed and distributed.is_available() and distributed.is_initialized()):
-        return steps
-    everybodys: List[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(everybodys, steps)
-    return sorted(set.intersection(*map(set, everybodys)))
-
-
-def _rank() -> int:
-    distributed = sys.modules.get("torch.distributed")
-    if distributed and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    return int(os.environ.get("RANK", "0"))
-
-
-_told: List[str] = []
-
-
-def _tell_once(text: str) -> None:
-    if text not in _told:
-        _told.append(text)
-        print("weft: %s" % text, file=sys.stderr)

@@ -31,12 +31,7 @@ def restore(state: Dict[str, Any]) -> None:
 
 def generators(loader: Any) -> List[Any]:
     """The generators that a DataLoader shuffles with, each once."""
-    owners = [
-        loader,
-        getattr(loader, "sampler", None),
-        getattr(getattr(loader, "batch_sampler", None), "sampler", None),
-    ]
-    found = [getattr(owner, "generator", None) for owner in owners]
-    return [
-        own for i, own in enumerate(found) if hasattr(own, "get_state") and not any(own is one for one in found[:i])
-    ]
+    by_batch = getattr(loader, "batch_sampler", None)
+    owners = [loader, getattr(loader, "sampler", None), by_batch, getattr(by_batch, "sampler", None)]
+    found = {id(own): own for own in (getattr(owner, "generator", None) for owner in owners)}
+    return [own for own in found.values() if hasattr(own, "get_state")]

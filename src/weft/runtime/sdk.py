@@ -54,13 +54,15 @@ def init(**parts: Any) -> Run:
     progress = _progress()
     if progress is None:
         return Run()
-    progress.parts = parts
-    is_resumed = progress.resume()
-    return Run(progress.step, progress.epoch, is_resumed)
+    is_resumed = progress.resume(parts)
+    return Run(progress.step, progress.place.epoch, is_resumed)
 
 
 class steps:  # noqa: N801 -- used as a function: for batch in weft.steps(loader)
-    """One pass over a loader, each batch a step. After a resume the first pass leaves out the batches already used."""
+    """One pass over a loader, each batch a step. After a resume the first pass leaves out the batches already used.
+
+    A pass inside another one is no more than its batches; so is one under torch.no_grad() in a script that trains.
+    """
 
     def __init__(self, loader: Iterable[Any]) -> None:
         self._loader = loader
@@ -84,8 +86,12 @@ class step:  # noqa: N801 -- used as a function: with weft.step():
             self._progress.begin_step()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self._progress is not None and kind is None:
+        if self._progress is None:
+            return
+        if kind is None:
             self._progress.end_step()
+        else:
+            self._progress.fail_step()
 
 
 def report(**values: Any) -> None:
@@ -93,11 +99,11 @@ def report(**values: Any) -> None:
     progress = _progress()
     if progress is not None:
         for name, figure in values.items():
-            progress.agent.report(name, float(figure))
+            progress.report(name, figure)
 
 
 def checkpoint() -> None:
-    """Save the run at the end of this step."""
+    """Save the run at the end of this step; between two passes, at once."""
     progress = _progress()
     if progress is not None:
         progress.checkpoint()

@@ -22,10 +22,10 @@ from .manifest import (
     MANIFEST,
     PAYLOAD,
     TEMPORARY,
+    BadCheckpointError,
     Manifest,
-    MissingError,
-    RefusedError,
-    UnknownError,
+    MissingManifestError,
+    UnknownCheckpointError,
     manifest_name,
     read_manifest,
     temporary_name,
@@ -81,7 +81,7 @@ class Store:
             if manifest:
                 try:
                     self._verified[int(manifest[1])] = self._verify(int(manifest[1]))
-                except RefusedError as error:
+                except BadCheckpointError as error:
                     refused.append(str(error))
             elif not (PAYLOAD.fullmatch(name) or TEMPORARY.fullmatch(name) or name.startswith(".")):
                 refused.append("%s is no file of weft's" % self._path(name))
@@ -96,7 +96,7 @@ class Store:
 
         try:
             payload = self._verified.get(step) or self._verify(step)
-        except RefusedError as error:
+        except BadCheckpointError as error:
             raise CheckpointError("the checkpoint of step %d cannot be used: %s" % (step, error)) from error
         try:
             return torch.load(payload, map_location="cpu", weights_only=False)
@@ -143,9 +143,9 @@ class Store:
         """Take a checkpoint's manifest away, which makes a left-over of its payload. Damaged ones go too."""
         try:
             read_manifest(self.folder, step)
-        except UnknownError:
+        except UnknownCheckpointError:
             return
-        except RefusedError:
+        except BadCheckpointError:
             pass
         self._unlink(manifest_name(step), "manifest-removed")
 
@@ -165,9 +165,9 @@ class Store:
     def _is_left_over(self, payload: str) -> bool:
         try:
             return read_manifest(self.folder, int(payload.split("-")[1])).payload != payload
-        except MissingError:
+        except MissingManifestError:
             return True
-        except RefusedError:
+        except BadCheckpointError:
             return False
 
     def _is_whole(self, step: int) -> bool:
@@ -175,24 +175,24 @@ class Store:
         try:
             manifest = read_manifest(self.folder, step)
             return os.path.getsize(self._path(manifest.payload)) == manifest.size_bytes
-        except (RefusedError, OSError):
+        except (BadCheckpointError, OSError):
             return False
 
     def _verify(self, step: int) -> str:
-        """The path of a good checkpoint's payload; raises RefusedError if it is not good."""
+        """The path of a good checkpoint's payload; raises BadCheckpointError if it is not good."""
         manifest = read_manifest(self.folder, step)
         path = self._path(manifest.payload)
         try:
             with open(path, "rb") as file:
                 size_bytes = os.fstat(file.fileno()).st_size
                 if size_bytes != manifest.size_bytes:
-                    raise RefusedError("%s has %d bytes instead of %d" % (path, size_bytes, manifest.size_bytes))
+                    raise BadCheckpointError("%s has %d bytes instead of %d" % (path, size_bytes, manifest.size_bytes))
                 if sha256_of(file) != manifest.sha256:
-                    raise RefusedError("%s is damaged: its checksum is not the one in its manifest" % path)
+                    raise BadCheckpointError("%s is damaged: its checksum is not the one in its manifest" % path)
         except FileNotFoundError:
-            raise RefusedError("%s is missing" % path) from None
+            raise BadCheckpointError("%s is missing" % path) from None
         except OSError as error:
-            raise RefusedError("%s cannot be read: %s" % (path, error.strerror)) from error
+            raise BadCheckpointError("%s cannot be read: %s" % (path, error.strerror)) from error
         return path
 
     def _names(self) -> List[str]:

@@ -1,0 +1,80 @@
+"""The checkpoints a run saves and goes on from: those of its own script, that no other process uses."""
+
+import os
+import shlex
+import sys
+from typing import Any, Dict, Optional
+
+from . import gang
+from .folderlock import FolderLock
+from .store import CheckpointError, Store
+from .telling import tell
+
+NO_DIRECTORY = "there is no directory for checkpoints (weft exec --checkpoints DIR)"
+IN_USE = "the checkpoints in %s are in use by another process; to save any, this one needs a directory of its own"
+NONE_IN_COMMON = "this rank has checkpoints of step %s, but the ranks have none in common: the run starts anew"
+OTHER_SCRIPT = (
+    "the checkpoints in %s are of the script %s, but this is %s: give each a directory of its own "
+    "(weft exec --checkpoints DIR)"
+)
+OTHER_ARGUMENTS = "the checkpoint of step %d was made with other arguments: %s; it goes on with: %s"
+
+
+class Checkpoints:
+    def __init__(self, directory: Optional[str]) -> None:
+        self._directory = directory
+        self._store: Optional[Store] = None
+        self._lock: Optional[FolderLock] = None
+
+    def open(self) -> None:
+        """Take this rank's folder for this process. What else would be saved to or loaded from it is refused."""
+        if self._directory is None:
+            return
+        self._store = Store(self._directory, gang.rank())
+        if self._lock is None or self._lock.folder != self._store.folder or not self._lock.is_held:
+            self._lock = FolderLock(self._store.folder)
+            if not self._lock.is_held:
+                tell(self.why_not())
+
+    def why_not(self) -> str:
+        """Why nothing can be saved, if so; a forked child must not save where its parent does."""
+        if self._store is None:
+            return NO_DIRECTORY
+        return "" if self._lock is not None and self._lock.is_held else IN_USE % self._store.folder
+
+    def save(self, step: int, state: Dict[str, Any]) -> None:
+        """Where nothing speaks against it: see why_not()."""
+        assert self._store is not None
+        self._store.save(step, {**state, "step": step, **_this_script()})
+
+    def load_newest(self) -> Optional[Dict[str, Any]]:
+        """The newest checkpoint that every rank has whole; None if there is none."""
+        if self._store is None:
+            return None
+        # A rank whose folder is in use takes part all the same: the others are waiting for what it has.
+        steps = [] if self.why_not() else self._store.good_steps()
+        for refused in self._store.refused:
+            tell(refused)
+        common = gang.common_steps(steps)
+        if not common:
+            if steps:
+                tell(NONE_IN_COMMON % ", ".join(map(str, steps)))
+            return None
+        state: Dict[str, Any] = self._store.load(common[-1])
+        self._check_script(state)
+        # Or a later kill could join an old step of one rank with a new one of another.
+        self._store.forget_after(common[-1])
+        return state
+
+    def _check_script(self, state: Dict[str, Any]) -> None:
+        here = _this_script()
+        if here["script"] != state["script"]:
+            raise CheckpointError(OTHER_SCRIPT % (self._directory, state["script"], here["script"]))
+        if here["arguments"] != state["arguments"]:
+            told = [shlex.join(words) or "none" for words in (state["arguments"], here["arguments"])]
+            tell(OTHER_ARGUMENTS % (state["step"], *told))
+
+
+def _this_script() -> Dict[str, Any]:
+    words = list(sys.argv) or [""]
+    return {"script": os.path.basename(words[0]), "arguments": words[1:]}

@@ -1,0 +1,102 @@
+"""The job at a boundary, doing what its page asks for: standing, going deeper, leaving."""
+
+import os
+import sys
+import threading
+from typing import Callable, NoReturn
+
+from . import layout
+from .futex import Waiter
+from .layout import Depth, State
+from .memory import drop_caches, finish_device_work, note_resident_bytes
+from .page import Page
+
+LOOK_EVERY_S = 1.0  # and then say that we are alive
+
+
+class RefusedError(Exception):
+    """A pause cannot go as deep as it was asked to. The message is for whoever asked."""
+
+
+class Pausing:
+    """One process's pauses. An answer carries the generation of the order it answers."""
+
+    def __init__(self, page: Page, save: Callable[[], None], beat: Callable[[], None]) -> None:
+        self._page = page
+        self._words = page.words
+        self._save = save
+        self._beat = beat
+        self._orders = Waiter(page, layout.REQUEST)
+        self._answers = Waiter(page, layout.STATE)
+
+    def stand(self, step: int) -> None:
+        """Stand here, as deep as the page asks, until it asks for nothing more or for a later step."""
+        words, answered, reached = self._words, 0, Depth.RUN
+        try:
+            while True:
+                order = words[layout.REQUEST]
+                depth = order & layout.LOW_BITS
+                if depth == Depth.RUN or step < words[layout.RUN_TO]:
+                    return
+                goal = min(depth, Depth.CHECKPOINT)
+                if order != answered and goal > reached:
+                    reached = self._deepen(goal, reached)
+                    words[layout.DEPTH] = reached
+                if depth == Depth.LEAVE and reached < Depth.CHECKPOINT:
+                    return  # to leave without having saved would lose the run
+                if depth == Depth.LEAVE:
+                    self._leave(order)
+                # Together: a rank seen between the two is taken to be inside the next step.
+                words[layout.STEP] = step
+                self.say(State.GATED if reached >= goal else State.REFUSED, order)
+                answered = order
+                self._orders.wait(order, LOOK_EVERY_S)
+                self._beat()
+        finally:
+            words[layout.STEP] = step
+            if words[layout.STATE] & layout.LOW_BITS != State.LEAVING:
+                words[layout.DEPTH] = Depth.RUN
+                self.say(State.RUNNING, words[layout.REQUEST])
+
+    def say(self, state: int, order: int = 0) -> None:
+        self._words[layout.STATE] = order & ~layout.LOW_BITS | state
+        self._answers.wake()
+
+    def _deepen(self, goal: int, reached: int) -> int:
+        """Go from one depth to a deeper one; how deep that came to be. The page's message says why not deeper."""
+        try:
+            if reached < Depth.GATE:
+                finish_device_work()
+                reached = Depth.GATE
+            if reached < Depth.DROP_CACHES <= goal:
+                drop_caches()
+                reached = Depth.DROP_CACHES
+            note_resident_bytes(self._words)
+            if goal == Depth.SWAP_OUT:
+                self._page.message = "swap-out needs weft's native library, without which this job runs"
+            elif goal == Depth.CHECKPOINT:
+                self._save()
+                reached = Depth.CHECKPOINT
+        except RefusedError as refused:
+            self._page.message = str(refused)
+        except Exception as error:  # noqa: BLE001 -- of a state_dict, say; the script did not ask for this and runs on
+            self._page.message = "%s: %s" % (type(error).__name__, error)
+        return reached
+
+    def _leave(self, order: int) -> NoReturn:
+        """End the process as an exception would that nobody catches: what the script has open is closed properly."""
+        self.say(State.LEAVING, order)
+        if threading.current_thread() is threading.main_thread():
+            raise SystemExit(leaving_code())
+        leave_now()  # an exception would end this thread alone
+
+
+def leaving_code() -> int:
+    """torchrun takes any code but 0 for a failure, ends the other ranks and may start them all anew."""
+    return 0 if "TORCHELASTIC_RUN_ID" in os.environ else layout.LEFT_EXIT_CODE
+
+
+def leave_now() -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(leaving_code())

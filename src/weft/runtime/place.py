@@ -1,0 +1,157 @@
+"""Where a run stands in its passes over a loader, and how another process gets there."""
+
+import opcode
+from itertools import islice
+from types import FrameType
+from typing import Any, Dict, Iterator, List, Optional
+
+from . import randomness
+from .store import CheckpointError
+from .telling import tell_once
+
+ITERATOR = (
+    "weft.steps was given an iterator (%s), behind which it cannot see what the batches are drawn with: after a resume "
+    "they may be others. Instead of weft.steps(enumerate(loader)) write enumerate(weft.steps(loader))"
+)
+PERSISTENT_WORKERS = (
+    "the loader's workers are persistent, and what they had drawn since the first epoch is in no checkpoint: random "
+    "augmentation in them goes on otherwise than it would have. Without persistent_workers=True it would be the same"
+)
+SHORTER = (
+    "the checkpoint was made after batch %d of a pass, but the loader now ends after %d: give it the same data and "
+    "batch size, or take another directory (weft exec --checkpoints DIR)"
+)
+# The instructions by which `break` and `return` drop the iterator of the loop they leave.
+DROP_ITERATOR = ("POP_TOP", "POP_ITER")
+
+
+class Place:
+    """Which pass a run is in (its epoch), and how many batches of it were used.
+
+    A pass over the loader is repeated from its start to get to a position: the randomness it began with is restored,
+    and the batches that were used are fetched and dropped. So shuffling, workers and augmentation come out as they did,
+    except in persistent workers, whose randomness goes back to passes that are not repeated. A loader that has a
+    state_dict of its own (StatefulDataLoader) is asked instead, which is faster.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.is_in_pass = False
+        self._loader: Any = None  # between two passes: that of the last one
+        self._position = 0
+        self._began: Optional[Dict[str, Any]] = None
+        self._resumed: Optional[Dict[str, Any]] = None  # until a pass begins there
+
+    def begin_pass(self, loader: Any) -> Iterator[Any]:
+        """The batches of a pass that are still to be used."""
+        self._loader, self.is_in_pass = loader, True
+        resumed, self._resumed = self._resumed, None
+        if resumed is None:
+            self._began = _capture(loader)
+            return iter(loader)
+        if self.epoch and getattr(loader, "persistent_workers", False) and loader.num_workers:
+            tell_once(PERSISTENT_WORKERS)
+        return self._go_on(loader, resumed) if resumed["began"] else self._begin_next(loader, resumed)
+
+    def stepped(self) -> None:
+        if self.is_in_pass:
+            self._position += 1
+        elif self._resumed is not None and not self._resumed["began"]:
+            # Steps were taken since the checkpoint: the next pass is to go on from the randomness they left.
+            self._resumed["drawn"]["randomness"] = None
+
+    def end_pass(self) -> None:
+        if self.is_in_pass:
+            self.is_in_pass = False
+            self.epoch += 1
+            self._position, self._began = 0, None
+
+    def state(self) -> Dict[str, Any]:
+        """What resume() needs, as of now."""
+        if self._resumed is not None:
+            return self._not_yet_begun(self._resumed)
+        if hasattr(self._loader, "__next__"):
+            tell_once(ITERATOR % type(self._loader).__name__)
+        return {
+            "epoch": self.epoch,
+            "position": self._position,
+            "began": self._began,
+            "drawn": _capture(self._loader),
+            "loader": self._loader.state_dict() if _keeps_its_place(self._loader) else None,
+        }
+
+    def resume(self, state: Dict[str, Any]) -> None:
+        """Stand where `state` was taken. The first pass goes on there, whatever was drawn before it begins."""
+        self._resumed = state
+        self.epoch = state["epoch"]
+        randomness.restore(state["drawn"]["randomness"])
+
+    @property
+    def is_in_resumed_pass(self) -> bool:
+        """The checkpoint was made inside a pass, and that pass has not begun here yet."""
+        return self._resumed is not None and self._resumed["began"] is not None
+
+    def _not_yet_begun(self, resumed: Dict[str, Any]) -> Dict[str, Any]:
+        """Resumed, and saved again before the first pass: nothing was taken from the loader in between."""
+        if resumed["began"]:
+            return resumed
+        return {**resumed, "drawn": {**resumed["drawn"], "randomness": randomness.capture()}}
+
+    def _begin_next(self, loader: Any, resumed: Dict[str, Any]) -> Iterator[Any]:
+        """The checkpoint was made between two passes."""
+        _restore(loader, resumed["drawn"])
+        if resumed["loader"] is not None and _keeps_its_place(loader):
+            loader.load_state_dict(resumed["loader"])
+        self._began = _capture(loader)
+        return iter(loader)
+
+    def _go_on(self, loader: Any, resumed: Dict[str, Any]) -> Iterator[Any]:
+        """The checkpoint was made inside a pass."""
+        self._began, self._position = resumed["began"], resumed["position"]
+        if resumed["loader"] is not None and _keeps_its_place(loader):
+            loader.load_state_dict(resumed["loader"])
+            iterator: Iterator[Any] = iter(loader)
+            # Its generators are its own affair: it may only draw when it is asked for the first batch.
+            randomness.restore(resumed["drawn"]["randomness"])
+            return iterator
+        _restore(loader, resumed["began"])
+        iterator = iter(loader)
+        _drop(iterator, self._position)
+        _restore(loader, resumed["drawn"])
+        return iterator
+
+
+def is_leaving_by_break(frame: Optional[FrameType]) -> bool:
+    """Is it by `break` or `return` that this frame drops a generator just now, not by an exception?
+
+    A generator that is dropped cannot see why. The instruction at which its loop stands can: an exception leaves it at
+    a call, or at `raise`.
+    """
+    return frame is not None and opcode.opname[frame.f_code.co_code[frame.f_lasti]] in DROP_ITERATOR
+
+
+def _drop(iterator: Iterator[Any], batches: int) -> None:
+    dropped = sum(1 for _ in islice(iterator, batches))
+    if dropped < batches:
+        raise CheckpointError(SHORTER % (batches, dropped))
+
+
+def _capture(loader: Any) -> Dict[str, Any]:
+    """Everything that batches are drawn with."""
+    return {"randomness": randomness.capture(), "generators": [one.get_state() for one in _generators(loader)]}
+
+
+def _restore(loader: Any, drawn: Dict[str, Any]) -> None:
+    if drawn["randomness"] is not None:
+        randomness.restore(drawn["randomness"])
+    for generator, state in zip(_generators(loader), drawn["generators"]):
+        generator.set_state(state)
+
+
+def _generators(loader: Any) -> List[Any]:
+    """Those of the loader inside a progress bar too: tqdm(loader) keeps it as its `iterable`."""
+    return randomness.generators(getattr(loader, "iterable", loader))
+
+
+def _keeps_its_place(loader: Any) -> bool:
+    return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
