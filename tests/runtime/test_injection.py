@@ -126,6 +126,8 @@ def test_a_job_whose_environment_has_no_weft_is_watched_and_may_import_it(tmp_pa
     env = {**environment(), "PYTHONPATH": str(lent)}
     alone = subprocess.run([python, "-c", "import weft"], capture_output=True, text=True, env=env, check=False)
     assert "No module named 'weft'" in alone.stderr
+    (tmp_path / "weft").mkdir()  # a checkout in the current folder, say, would be taken for a package
+    env["PYTHONPATH"] += f":{tmp_path}"
     script = SCRIPTS / "resumable.py"
     with under_weft(python, str(script), env=env) as running:
         out, err, code = running.end()

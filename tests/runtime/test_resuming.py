@@ -329,3 +329,17 @@ weft.init(model=Part())
 for _ in weft.steps(range(8)): pass
 print("done")
 """
+
+
+def test_whoever_comes_next_in_a_command_that_leaves_saves_too_and_leaves(tmp_path: Path) -> None:
+    """The order to leave stands. A second script of the same command must not take it for a reason to end unsaved."""
+    (tmp_path / "loop.py").write_text(
+        "import torch, weft\nweft.init(model=torch.nn.Linear(2, 2))\nwhile True:\n    with weft.step(): pass\n"
+    )
+    run = f"{sys.executable} {tmp_path / 'loop.py'}"
+    saved = tmp_path / "saved"
+    with under_weft("sh", "-c", f"{run}; rm -r {saved}; {run}", options=("--checkpoints", str(saved))) as running:
+        pause = running.task.pause("checkpoint", at_step=3, grace_s=DEADLINE_S)
+        assert (pause.how, pause.step) == ("left", 3)
+        assert running.end()[2] == LEFT_EXIT_CODE
+    assert [path.name.split("-")[1] for path in saved.rglob("*.pt")] == ["000000000001"]

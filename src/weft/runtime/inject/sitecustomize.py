@@ -13,7 +13,7 @@ RUNTIME = os.path.dirname(HERE)
 
 
 class Packages:
-    """The last finder: the runtime by its private name, and weft itself where a script imports it uninstalled."""
+    """Finds the runtime by its private name, and weft itself where a script imports it but it is not installed."""
 
     def __init__(self, folders):
         self.folders = folders
@@ -21,6 +21,10 @@ class Packages:
     def find_spec(self, name, path=None, target=None):
         if name not in self.folders:
             return None
+        for finder in sys.meta_path:
+            found = None if finder is self else finder.find_spec(name, path, target)
+            if found is not None and found.has_location:  # a mere folder of that name, such as a checkout, is no weft
+                return found
         from importlib.machinery import ModuleSpec, SourceFileLoader
 
         file = os.path.join(self.folders[name], "__init__.py")
@@ -43,7 +47,7 @@ def _chain():
 
 sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != HERE]
 if os.environ.get("WEFT_PAGE") and sys.version_info >= (3, 8):
-    sys.meta_path.append(Packages({"weft_runtime": RUNTIME, "weft": os.path.dirname(RUNTIME)}))
+    sys.meta_path.insert(0, Packages({"weft_runtime": RUNTIME, "weft": os.path.dirname(RUNTIME)}))
     from weft_runtime import noticing
 
     noticing.begin(os.environ["WEFT_PAGE"])
