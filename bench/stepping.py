@@ -19,7 +19,7 @@ from weft.node.task import Task, attach
 from weft.runtime import layout
 from weft.runtime.page import create
 
-TRIOS, WARM_UP_ROUNDS, ROUNDS, STEPS = 5, 3, 40, 20
+TRIOS, WARM_UP_ROUNDS, ROUNDS = 5, 3, 30
 GATES = 300
 HERE = Path(__file__).parent
 BARE_ENV = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
@@ -50,46 +50,55 @@ while True:
 
 
 def overhead() -> list[Figure]:
-    """Three processes take turns of 20 steps: bare, under weft, bare. What the two bare ones differ by is noise.
+    """A block of steps bare, one under weft, one bare, again and again. What the bare ones differ by is noise.
 
-    Where a process lies in memory alone makes it faster or slower by a per cent or two; so this is done with several
-    such trios.
+    Once in three processes, as a person would compare. There, where a process happens to lie in memory makes it faster
+    or slower by several per cent, more than what is looked for; so also within one process, weft's hooks in and out.
     """
-    under, control, bare_ms = [], [], []
-    for _ in range(TRIOS):
-        rounds = _rounds()
-        under.append(statistics.median(watched / ((first + second) / 2) for first, watched, second in rounds))
-        control.append(statistics.median(first / second for first, _, second in rounds))
-        bare_ms.append(statistics.median(first for first, _, _ in rounds) / 1e6)
-    ratio, floor = statistics.median(under), max(abs(one - 1) for one in control)
-    shown = ", ".join(f"{one:.4f}" for one in sorted(under))
+    apart = [_rounds(("bare", "20"), ("weft", "20"), ("bare", "20")) for _ in range(TRIOS)]
+    inside = [_rounds(("weft", "20 off"), ("weft", "20"), ("weft", "20 off"), is_shared=True) for _ in range(3)]
+    bare_ms = statistics.median(first for rounds in apart for first, _, _ in rounds) / 1e6
     return [
-        Figure(f"a step under weft over a bare one, median of {TRIOS}", f"{ratio:.4f}", "<= 1.01", ratio <= 1.01),
-        Figure("    each of them", shown),
+        *_compared("a step under weft over a bare one", apart, ROUNDS),
+        *_compared("the same within one process: hooks in over out", inside, ROUNDS),
+        Figure("a bare step", f"{bare_ms:.2f} ms", "about 5 ms"),
+    ]
+
+
+def _compared(name: str, runs: list[list[list[float]]], rounds: int) -> list[Figure]:
+    under = [statistics.median(watched / ((one + two) / 2) for one, watched, two in run) for run in runs]
+    control = [statistics.median(one / two for one, _, two in run) for run in runs]
+    ratio, floor = statistics.median(under), max(abs(each - 1) for each in control)
+    return [
+        Figure(f"{name}, {len(runs)} x {rounds} rounds", f"{ratio:.4f}", "<= 1.01", ratio <= 1.01),
+        Figure("    least and most of them", f"{min(under):.4f} to {max(under):.4f}"),
         Figure("    bare over bare, the control", f"{statistics.median(control):.4f}"),
         Figure("    noise floor: the control's largest distance from 1", f"{floor:.4f}"),
-        Figure("    a bare step", f"{statistics.median(bare_ms):.2f} ms", "about 5 ms"),
     ]
 
 
-def _rounds() -> list[list[float]]:
-    """The median step, in ns, of each block of each process of a trio; the first blocks are a warm-up."""
+def _rounds(*blocks: tuple[str, str], is_shared: bool = False) -> list[list[float]]:
+    """The median step, in ns, of each block of each round; a block is who takes it and what is asked of him."""
     bare = [sys.executable, str(HERE / "five_ms.py")]
-    watched = [sys.executable, "-m", "weft.cli.main", "exec", "--", *bare]
-    trio = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=BARE_ENV)
-        for command in (bare, watched, bare)
+    commands = {"bare": bare, "weft": [sys.executable, "-m", "weft.cli.main", "exec", "--", *bare]}
+    processes = [
+        subprocess.Popen(commands[kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=BARE_ENV)
+        for kind, _ in blocks[: 1 if is_shared else None]
     ]
-    rounds = [[_block(process) for process in trio] for _ in range(WARM_UP_ROUNDS + ROUNDS)]
-    for process in trio:
+    taking = processes * len(blocks) if is_shared else processes
+    rounds = [
+        [_block(process, asked) for process, (_, asked) in zip(taking, blocks, strict=True)]
+        for _ in range(WARM_UP_ROUNDS + ROUNDS)
+    ]
+    for process in processes:
         process.communicate()
     return rounds[WARM_UP_ROUNDS:]
 
 
-def _block(process: subprocess.Popen[str]) -> float:
+def _block(process: subprocess.Popen[str], asked: str) -> float:
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(f"{STEPS}\n")
+    process.stdin.write(f"{asked}\n")
     process.stdin.flush()
     return float(process.stdout.readline())
 
