@@ -21,7 +21,7 @@ demo: $(READY)  ## Simulate the sample trace under five policies and write a rep
 	$(BIN)/weft simulate sample --cluster 4x4 --policy fifo,backfill,srsf,tiresias-l,tiresias-g --report out/demo.html
 
 test: $(READY)  ## Run the tests
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 check: $(READY)  ## Lint, types and layers
 	$(BIN)/ruff check .
