@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic, sleep
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from weft.core.errors import WeftError
 from weft.core.value import value
@@ -11,6 +11,9 @@ from weft.node.gang import Meeting, meet
 from weft.node.rank import Rank
 from weft.runtime import layout
 from weft.runtime.layout import Depth, State
+
+if TYPE_CHECKING:
+    from weft.node.task import Task
 
 GRACE_S = 10.0
 LEAVING_S = 60.0  # for what a script does at its end, once it has saved
@@ -20,25 +23,6 @@ POLL_S = 0.001
 
 class PauseRefusedError(WeftError):
     """The job could not be paused as it was asked to; it is as it was before."""
-
-
-class Pausable(Protocol):
-    @property
-    def ranks(self) -> list[Rank]: ...
-    @property
-    def roots(self) -> set[int]: ...
-    @property
-    def is_over(self) -> bool: ...
-    @property
-    def is_stopped(self) -> bool: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def wanted(self) -> int: ...
-    def ask(self, depth: int, run_to: int = 0) -> None: ...
-    def wait(self, timeout_s: float) -> None: ...
-    def stop(self) -> int: ...
-    def resume(self) -> None: ...
 
 
 @value
@@ -52,7 +36,7 @@ class Pause:
     reason: str = ""
 
 
-def pause(task: Pausable, depth: int, at_step: int, grace_s: float) -> Pause:
+def pause(task: Task, depth: int, at_step: int, grace_s: float) -> Pause:
     began, before = monotonic(), task.wanted
     if task.is_stopped:
         return _of_a_stopped(task, depth)
@@ -73,7 +57,7 @@ def pause(task: Pausable, depth: int, at_step: int, grace_s: float) -> Pause:
     return Pause("left", Depth.NAMES[depth], step, monotonic() - began)
 
 
-def _gate(task: Pausable, at_step: int, deadline: float) -> bool:
+def _gate(task: Task, at_step: int, deadline: float) -> bool:
     """Bring every rank to a stand, each gang at one step. False when the deadline passes first."""
     step = at_step
     task.ask(Depth.GATE, at_step)
@@ -110,7 +94,7 @@ def _missing(gang: list[Rank]) -> int:
     return max(0, gang[0].world - len(gang)) if gang else 0
 
 
-def _deepen(task: Pausable, depth: int) -> None:
+def _deepen(task: Task, depth: int) -> None:
     ranks = task.ranks
     for rank in ranks:
         rank.ask_deeper(depth)
@@ -126,7 +110,7 @@ def _deepen(task: Pausable, depth: int) -> None:
         raise PauseRefusedError(f"no {Depth.NAMES[depth]}: process {pid} ended meanwhile", "its output may say why")
 
 
-def _let_leave(task: Pausable) -> None:
+def _let_leave(task: Task) -> None:
     """Everything is saved, on every rank; only now may the first one go."""
     ranks, deadline = task.ranks, monotonic() + LEAVING_S
     for rank in ranks:
@@ -143,7 +127,7 @@ def _refuse_if_superseded(ranks: list[Rank]) -> None:
         raise PauseRefusedError("somebody else has asked this job for something else meanwhile", "ask again")
 
 
-def _go_back(task: Pausable, before: int) -> None:
+def _go_back(task: Task, before: int) -> None:
     """Leave the job as it was: running, or paused at the depth it had. What somebody else asked for stands."""
     if any(rank.is_superseded for rank in task.ranks):
         return
@@ -153,14 +137,14 @@ def _go_back(task: Pausable, before: int) -> None:
         rank.ask_deeper(before)
 
 
-def _of_a_stopped(task: Pausable, depth: int) -> Pause:
+def _of_a_stopped(task: Task, depth: int) -> Pause:
     why = "it was stopped where it was, not at a boundary"
     if depth > Depth.GATE:
         raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {why}", "resume it first")
     return Pause("stopped", Depth.NAMES[Depth.GATE], task.step, 0.0, why)
 
 
-def _without_boundary(task: Pausable, depth: int, began: float, grace_s: float) -> Pause:
+def _without_boundary(task: Task, depth: int, began: float, grace_s: float) -> Pause:
     why = f"no step boundary within {grace_s:g} s"
     gang = [rank for rank in task.ranks if rank.world]
     if _missing(gang):

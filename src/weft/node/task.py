@@ -135,7 +135,7 @@ class Task:
         A gang stops at the same step on every rank. A task that pauses already runs on if `at_step` is ahead of it.
 
         Without a boundary within `grace_s` its processes are stopped where they are, and the answer says so.
-        "checkpoint" saves and ends the task. What cannot be done is an error, and the task runs on.
+        "checkpoint" saves and ends the task. What cannot be done is an error, and the task is as it was before.
         """
         if depth not in Depth.NAMES[Depth.GATE : Depth.LEAVE]:
             names = ", ".join(Depth.NAMES[Depth.GATE : Depth.LEAVE])

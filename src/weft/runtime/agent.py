@@ -11,7 +11,7 @@ from .layout import Source, State
 from .memory import note_resident_bytes
 from .metrics import Metrics
 from .page import PageError
-from .pausing import Pausing, RefusedError, leave_now
+from .pausing import NO_PARTS, Pausing, RefusedError, leave_now
 
 WEIGH_EVERY_NS = 1_000_000_000
 
@@ -152,4 +152,4 @@ def the_agent(path: str) -> Agent:
 
 
 def _nothing_to_save() -> None:
-    raise RefusedError("the script has not called weft.init(model=…, optimizer=…), so nothing is known to save")
+    raise RefusedError(NO_PARTS)

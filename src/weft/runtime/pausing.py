@@ -11,6 +11,7 @@ from .layout import Depth, State
 from .memory import drop_caches, finish_device_work, note_resident_bytes
 from .page import Page
 
+NO_PARTS = "the script has not called weft.init(model=…, optimizer=…), so nothing is known to save"
 LOOK_EVERY_S = 1.0  # and then say that we are alive
 
 

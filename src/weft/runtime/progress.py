@@ -7,12 +7,11 @@ from . import gradients
 from .agent import Agent
 from .checkpoints import Checkpoints
 from .layout import Source
-from .pausing import RefusedError
+from .pausing import NO_PARTS, RefusedError
 from .place import Place, is_leaving_by_break
 from .store import CheckpointError
 from .telling import tell, tell_once
 
-NO_PARTS = "the script has not called weft.init(model=…, optimizer=…), so nothing is known to save"
 NO_STEPS = (
     "the script marks no steps: its loop should go over weft.steps(loader), or its body be inside `with weft.step():`"
 )
