@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from command import Weft, command_line
 
-PATIENCE_S = 60.0
+from waiting import PATIENCE_S, state_of, wait_until
+
 PYTHON = f"{sys.executable} -I -S"
 CONTROL_C, CONTROL_Z, CONTROL_BACKSLASH = "\x03", "\x1a", "\x1c"
 ANSWERS = """
@@ -108,17 +109,6 @@ def shell(at: Callable[..., Typist]) -> Typist:
     return shell
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command_line("exec", *words), check=False, capture_output=True, text=True, timeout=PATIENCE_S)
 
@@ -168,7 +158,7 @@ def test_control_z_gives_the_shell_back_and_fg_the_command(shell: Typist) -> Non
         shell.types(CONTROL_Z)
         shell.sees("Stopped")
         shell.sees("at-prompt: ")
-        assert state(pid) == "T"
+        assert state_of(pid) == "T"
         shell.types("fg\n")
         shell.types(f"{word}\n")
         shell.sees(f"<{word.upper()}>")
@@ -194,7 +184,7 @@ def test_control_z_stops_a_pipeline_and_a_script_as_a_whole(shell: Typist) -> No
 def test_in_the_background_it_runs_until_it_wants_the_terminal(shell: Typist) -> None:
     shell.types(f"weft exec -- {PYTHON} answers.py &\n")
     pid = shell.pid()
-    wait_for(lambda: state(pid) == "T")
+    wait_until(lambda: state_of(pid) == "T")
     shell.types("wait\n")
     shell.sees("Stopped")
     shell.sees("at-prompt: ")
@@ -222,9 +212,9 @@ def test_a_pause_that_stops_the_command_does_not_disturb_the_shell(shell: Typist
     shell.types(f"weft exec -- {PYTHON} answers.py\n")
     pid = shell.pid()
     os.killpg(pid, signal.SIGSTOP)
-    wait_for(lambda: state(pid) == "T")
+    wait_until(lambda: state_of(pid) == "T")
     parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    wait_for(lambda: state(parent) == "S")
+    wait_until(lambda: state_of(parent) == "S")
     os.killpg(pid, signal.SIGCONT)
     shell.types("bye\n")
     shell.sees(r"<BYE>\r\nat-prompt: ")

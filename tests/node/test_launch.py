@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from waiting import PATIENCE_S, state_of, wait_until
 from weft.core.errors import InputError, WeftError
 from weft.node.launch import INJECT, environment, run
 from weft.node.pages import page_for_a_task
@@ -23,7 +23,6 @@ from weft.node.watching import signals_held
 from weft.runtime import layout
 from weft.runtime.page import open_page, start_time
 
-PATIENCE_S = 60.0
 PYTHON = [sys.executable, "-I", "-S"]
 WEFT_EXEC = [sys.executable, "-W", "error", "-m", "weft.cli.main", "exec"]
 SAYS_AND_WAITS = """
@@ -97,17 +96,6 @@ def weft_exec(*words: str, **more: object) -> subprocess.CompletedProcess[str]:
     if "input" in more:
         arguments.pop("stdin")
     return subprocess.run([*WEFT_EXEC, *words], check=False, **arguments)  # type: ignore[call-overload, no-any-return]
-
-
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def _end(group: int) -> None:
@@ -210,11 +198,11 @@ def test_the_command_has_a_process_group_of_its_own_and_to_stop_it_stops_nobody_
     job = launched("SIGTERM")
     assert job.group == job.pid != os.getpgid(job.process.pid)
     os.killpg(job.group, signal.SIGSTOP)
-    wait_for(lambda: state(job.pid) == "T")
+    wait_until(lambda: state_of(job.pid) == "T")
     os.kill(job.process.pid, signal.SIGUSR1)  # it still listens, and it does not wake the stopped job
-    wait_for(lambda: "SIGUSR1" in pending(job.pid))
-    assert state(job.process.pid) == "S"
-    assert state(job.pid) == "T"
+    wait_until(lambda: "SIGUSR1" in pending(job.pid))
+    assert state_of(job.process.pid) == "S"
+    assert state_of(job.pid) == "T"
 
 
 def pending(pid: int) -> set[str]:
@@ -243,7 +231,7 @@ def test_a_command_that_does_not_handle_a_signal_dies_of_it(
 def test_a_stopped_command_can_be_ended(launched: Callable[..., Launched]) -> None:
     job = launched("SIGTERM")
     os.killpg(job.group, signal.SIGSTOP)
-    wait_for(lambda: state(job.pid) == "T")
+    wait_until(lambda: state_of(job.pid) == "T")
     os.kill(job.process.pid, signal.SIGTERM)
     assert job.ended() == (7, "SIGTERM\n")
 
@@ -253,11 +241,11 @@ def test_continuing_weft_does_not_end_a_pause(launched: Callable[..., Launched],
     opened = open_page(str(page))
     opened.words[layout.STOPPED] = 3
     os.killpg(job.group, signal.SIGSTOP)
-    wait_for(lambda: state(job.pid) == "T")
+    wait_until(lambda: state_of(job.pid) == "T")
     os.kill(job.process.pid, signal.SIGCONT)
     os.kill(job.process.pid, signal.SIGUSR2)
-    wait_for(lambda: "SIGUSR2" in pending(job.pid))  # handled after the first
-    assert state(job.pid) == "T"
+    wait_until(lambda: "SIGUSR2" in pending(job.pid))  # handled after the first
+    assert state_of(job.pid) == "T"
     opened.words[layout.STOPPED] = 0
     opened.close()
     os.kill(job.process.pid, signal.SIGCONT)
@@ -278,9 +266,9 @@ def test_ending_weft_ends_a_pause_in_every_session_of_the_command(
     try:
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        wait_for(lambda: state(leader) == state(rank) == "T")
+        wait_until(lambda: state_of(leader) == state_of(rank) == "T")
         os.kill(job.process.pid, signal.SIGTERM)
-        wait_for(lambda: state(rank) == "S")
+        wait_until(lambda: state_of(rank) == "S")
     finally:
         os.kill(rank, signal.SIGKILL)
     assert job.ended()[0] == 7
@@ -306,7 +294,7 @@ def test_weft_that_is_told_to_stop_stops_with_its_command_and_goes_on_with_it(
 ) -> None:
     job = launched("SIGUSR1", new_session=False)
     os.kill(job.process.pid, signal.SIGTSTP)
-    wait_for(lambda: state(job.process.pid) == state(job.pid) == "T")
+    wait_until(lambda: state_of(job.process.pid) == state_of(job.pid) == "T")
     os.kill(job.process.pid, signal.SIGCONT)
     os.kill(job.process.pid, signal.SIGUSR1)
     assert job.ended() == (7, "SIGUSR1\n")

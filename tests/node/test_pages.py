@@ -8,13 +8,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from waiting import PATIENCE_S, wait_until
 from weft.core.errors import InputError, WeftError
 from weft.node import pages
 from weft.node.mounts import UNKNOWN, file_system_in, is_in_memory
@@ -23,7 +23,6 @@ from weft.runtime import layout
 from weft.runtime.page import Page, create, open_page, start_time
 
 SHM = Path("/dev/shm")
-PATIENCE_S = 60.0
 NOBODY = 2**22 + 1  # above any pid
 
 MOUNTINFO = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -252,7 +251,7 @@ def test_a_page_whose_rank_still_holds_it_is_in_use(shm: Path, name: str) -> Non
     command = [sys.executable, "-c", script, str(shm / name)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as rank:
         rank_page = open_page(str(shm / name))
-        wait_for(lambda: rank_page.claimant() == rank.pid)
+        wait_until(lambda: rank_page.claimant() == rank.pid)
         rank_page.close()
         assert refusal(shm / "a.page") == f"{shm / name} is in use by process {rank.pid}"
         assert rank.communicate("done\n", timeout=PATIENCE_S)[0] == "True done\n"
@@ -329,10 +328,3 @@ def test_a_task_has_left_when_all_who_claimed_a_page_of_it_have(shm: Path) -> No
     assert step_of_leaving(path) is None
     for page in pages:
         page.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)

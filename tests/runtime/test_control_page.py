@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from underweft import page_folder, wait_until
+from underweft import page_folder
 
+from waiting import wait_until
 from weft.runtime import layout
 from weft.runtime.layout import PAGE_BYTES
 from weft.runtime.page import Page, PageError, create, open_page

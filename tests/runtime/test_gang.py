@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from underweft import DEADLINE_S, SCRIPTS, Running, bare, environment, marked_steps, under_weft, wait_until
+from underweft import SCRIPTS, Running, bare, environment, marked_steps, under_weft
 
+from waiting import PATIENCE_S, wait_until
 from weft.node.task import Task
 from weft.runtime.layout import LEFT_EXIT_CODE
 
@@ -61,7 +62,7 @@ def test_a_gang_paused_at_random_moments_stands_at_one_step_each_time(launch, tm
     with launch(str(over)) as (task, runs):
         wait_until(lambda: len(task.ranks) == 2, "both ranks have a page")
         for _ in range(PAUSES):
-            pause = task.pause(grace_s=DEADLINE_S)
+            pause = task.pause(grace_s=PATIENCE_S)
             assert pause.how == "boundary", pause
             assert steps_of(task) == {pause.step}
             task.resume()
@@ -77,7 +78,7 @@ def test_a_paused_gang_trains_as_if_it_had_not_been_paused(launch) -> None:
     chance = random.Random(5)
     with launch() as (task, runs):
         step = 0
-        while (pause := task.pause(at_step=step + chance.randint(1, 5), grace_s=DEADLINE_S)).how == "boundary":
+        while (pause := task.pause(at_step=step + chance.randint(1, 5), grace_s=PATIENCE_S)).how == "boundary":
             assert steps_of(task) == {pause.step}
             step = pause.step
         assert pause.how == "ended"
@@ -99,7 +100,7 @@ def test_a_gang_that_left_goes_on_from_the_step_all_its_ranks_saved(launch, tmp_
     for at_step in (7, 19, None):
         with launch(script=script, options=("--checkpoints", str(tmp_path))) as (task, runs):
             if at_step:
-                pause = task.pause("checkpoint", at_step=at_step, grace_s=DEADLINE_S)
+                pause = task.pause("checkpoint", at_step=at_step, grace_s=PATIENCE_S)
                 assert pause.how == "left"
                 assert at_step <= pause.step <= at_step + 2  # the meeting step may rise while ranks come to stand
             for running in runs:
@@ -116,7 +117,7 @@ def test_a_checkpoint_that_one_rank_lacks_is_used_by_none(tmp_path: Path) -> Non
     steps = []
     for at_step in (5, 9):
         with torchrun(script=script, options=options) as (task, runs):
-            steps.append(task.pause("checkpoint", at_step=at_step, grace_s=DEADLINE_S).step)
+            steps.append(task.pause("checkpoint", at_step=at_step, grace_s=PATIENCE_S).step)
             runs[0].end()
     for lost in (tmp_path / "rank-0001").glob(f"step-{steps[1]:012}*"):
         lost.unlink()

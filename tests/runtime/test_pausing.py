@@ -10,9 +10,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from underweft import DEADLINE_S, SCRIPTS, Running, bare, under_weft, wait_until
+from underweft import SCRIPTS, Running, bare, under_weft
 
 import weft
+from waiting import PATIENCE_S, state_of, wait_until
 from weft.core.errors import InputError
 from weft.node.pausing import PauseRefusedError
 from weft.runtime.layout import Depth
@@ -44,11 +45,7 @@ def stepping(*words: str, code: str = UNTIL_TOLD) -> tuple[str, ...]:
 
 def paused(running: Running, depth: str = "gate") -> weft.node.pausing.Pause:
     running.wait_for_steps()
-    return running.task.pause(depth, grace_s=DEADLINE_S)
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return running.task.pause(depth, grace_s=PATIENCE_S)
 
 
 def test_a_script_without_boundaries_is_stopped_where_it_is_and_says_so() -> None:
@@ -83,7 +80,7 @@ def test_a_script_that_never_imports_torch_is_stopped_with_all_its_children(tmp_
 def test_a_pause_before_torch_is_even_imported_waits_for_the_first_boundary() -> None:
     with under_weft(*training(code="for _ in range(9): step()\nprint('done')")) as running:
         assert running.task.status().reason == "no step seen yet"
-        pause = running.task.pause(grace_s=DEADLINE_S)
+        pause = running.task.pause(grace_s=PATIENCE_S)
         assert (pause.how, pause.step) == ("boundary", 2)
         assert running.task.status().state == "paused"
         running.task.resume()
@@ -154,7 +151,7 @@ def test_steps_go_on_when_weft_exec_is_killed(tmp_path: Path) -> None:
         running.process.wait()
         step = running.task.step
         wait_until(lambda: running.task.step > step, "it runs on")
-        assert running.task.pause(grace_s=DEADLINE_S).how == "boundary"
+        assert running.task.pause(grace_s=PATIENCE_S).how == "boundary"
         running.task.resume()
         (tmp_path / "over").touch()
         wait_until(lambda: running.task.is_over, "it ended")
@@ -167,7 +164,7 @@ def test_paused_time_is_in_no_step(tmp_path: Path) -> None:
         began = os.times().elapsed
         wait_until(lambda: os.times().elapsed - began > 0.5, "half a second has passed")
         step = running.task.step
-        running.task.pause(at_step=step + 70, grace_s=DEADLINE_S)  # the ring holds 64: all of them newer than the pause
+        running.task.pause(at_step=step + 70, grace_s=PATIENCE_S)  # the ring holds 64: all of them newer than the pause
         rank = running.task.status().ranks[0]
         assert rank.paused_s > 0.5
         words = running.task._pages[0].words
@@ -187,7 +184,7 @@ for child in started: child.wait()
 """
     with under_weft(sys.executable, "-c", children, "-c", code, str(tmp_path / "over")) as running:
         wait_until(lambda: len(running.task.ranks) == 2, "both have a page")
-        assert running.task.pause(grace_s=DEADLINE_S).how == "boundary"
+        assert running.task.pause(grace_s=PATIENCE_S).how == "boundary"
         assert [rank.state for rank in running.task.status().ranks] == ["gated", "gated"]
         running.task.resume()
         (tmp_path / "over").touch()
@@ -222,7 +219,7 @@ def test_what_somebody_else_asked_for_meanwhile_stands(tmp_path: Path) -> None:
 
         def ask() -> None:
             try:
-                running.task.pause(at_step=10**12, grace_s=DEADLINE_S)
+                running.task.pause(at_step=10**12, grace_s=PATIENCE_S)
             except PauseRefusedError as error:
                 outcome.append(error)
 
@@ -234,7 +231,7 @@ def test_what_somebody_else_asked_for_meanwhile_stands(tmp_path: Path) -> None:
             asking.join()
             assert "somebody else" in str(outcome[0])
             assert other.wanted == Depth.RUN
-            assert other.pause(grace_s=DEADLINE_S).how == "boundary"
+            assert other.pause(grace_s=PATIENCE_S).how == "boundary"
             other.resume()
         (tmp_path / "over").touch()
         assert running.end()[::2] == ("done\n", 0)
@@ -245,7 +242,7 @@ def test_an_order_left_behind_by_a_dead_controller_is_replaced(tmp_path: Path) -
         running.wait_for_steps()
         running.task.ask(Depth.GATE, 10**12)
         with weft.attach(running.task._pages[0].path) as other:
-            assert other.pause(grace_s=DEADLINE_S).how == "boundary"
+            assert other.pause(grace_s=PATIENCE_S).how == "boundary"
             other.resume()
         (tmp_path / "over").touch()
         running.end()
@@ -257,7 +254,7 @@ def test_a_stopped_job_stays_stopped_when_asked_again_and_goes_on_without_its_le
     with under_weft("sh", "-c", f"setsid sh -c 'echo $$ > {child}; {loop}; rm {child}' & {loop}") as running:
         wait_until(lambda: child.exists() and child.read_text().endswith("\n"), "the child runs")
         assert running.task.pause(grace_s=0.1).how == "stopped"
-        assert running.task.pause(grace_s=DEADLINE_S).waited_s == 0
+        assert running.task.pause(grace_s=PATIENCE_S).waited_s == 0
         with pytest.raises(PauseRefusedError, match="stopped where it was, not at a boundary"):
             running.task.pause("drop-caches")
         assert running.task.status().state == "paused"

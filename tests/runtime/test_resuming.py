@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from underweft import DEADLINE_S, SCRIPTS, bare, marked_steps, page_folder, under_weft
+from underweft import SCRIPTS, bare, marked_steps, page_folder, under_weft
 
+from waiting import PATIENCE_S
 from weft.node.pausing import PauseRefusedError
 from weft.runtime.durable import FAIL_POINTS
 from weft.runtime.layout import LEFT_EXIT_CODE
@@ -51,7 +52,7 @@ def test_a_run_moved_again_and_again_equals_the_uninterrupted_one(workers: str, 
     while True:
         command = (sys.executable, str(RESUMABLE), workers)
         with under_weft(*command, options=("--checkpoints", str(here))) as running:
-            pause = running.task.pause("checkpoint", at_step=step + chance.randint(6, 12), grace_s=DEADLINE_S)
+            pause = running.task.pause("checkpoint", at_step=step + chance.randint(6, 12), grace_s=PATIENCE_S)
             out, err, code = running.end()
         printed += out
         if pause.how == "ended":
@@ -85,11 +86,11 @@ def test_killed_at_every_point_of_the_writer_a_run_resumes_from_its_last_good_ch
 def test_a_checkpoint_that_cannot_be_written_is_refused_and_the_run_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     with under_weft(sys.executable, str(RESUMABLE), options=("--checkpoints", str(folder))) as running:
-        running.task.pause(at_step=3, grace_s=DEADLINE_S)
+        running.task.pause(at_step=3, grace_s=PATIENCE_S)
         shutil.rmtree(folder)
         folder.write_text("a file where the folder was")
         with pytest.raises(PauseRefusedError, match="no checkpoint: "):
-            running.task.pause("checkpoint", grace_s=DEADLINE_S)
+            running.task.pause("checkpoint", grace_s=PATIENCE_S)
         running.task.resume()
         out, _, code = running.end()
     assert (code, out) == (0, bare(RESUMABLE))
@@ -98,7 +99,7 @@ def test_a_checkpoint_that_cannot_be_written_is_refused_and_the_run_goes_on(tmp_
 def test_without_a_folder_a_checkpoint_is_refused_with_what_to_do() -> None:
     with under_weft(sys.executable, str(RESUMABLE)) as running:
         with pytest.raises(PauseRefusedError, match="weft exec --checkpoints DIR"):
-            running.task.pause("checkpoint", grace_s=DEADLINE_S)
+            running.task.pause("checkpoint", grace_s=PATIENCE_S)
         assert running.end()[::2] == (bare(RESUMABLE), 0)
         assert running.task.step == marked_steps(RESUMABLE)
 
@@ -298,17 +299,17 @@ newest.write_bytes(content)
 def test_a_part_that_cannot_be_saved_is_a_reason_to_refuse_and_not_to_end() -> None:
     with page_folder() as folder, under_weft(sys.executable, "-c", UNSAVABLE, options=saved_in(folder)) as running:
         with pytest.raises(PauseRefusedError, match=r"no checkpoint: .*RuntimeError: no memory"):
-            running.task.pause("checkpoint", at_step=2, grace_s=DEADLINE_S)
+            running.task.pause("checkpoint", at_step=2, grace_s=PATIENCE_S)
         assert running.end() == ("done\n", "", 0)
 
 
 def test_two_processes_do_not_write_to_one_folder() -> None:
     command = (sys.executable, "-c", UNSAVABLE)
     with page_folder() as folder, under_weft(*command, options=saved_in(folder)) as first:
-        first.task.pause(at_step=2, grace_s=DEADLINE_S)
+        first.task.pause(at_step=2, grace_s=PATIENCE_S)
         with under_weft(*command, options=saved_in(folder)) as second:
             with pytest.raises(PauseRefusedError, match="in use by another process"):
-                second.task.pause("checkpoint", at_step=2, grace_s=DEADLINE_S)
+                second.task.pause("checkpoint", at_step=2, grace_s=PATIENCE_S)
             out, err, code = second.end()
         assert (out, code) == ("done\n", 0)
         assert err.count(f"weft: the checkpoints in {folder}/saved/rank-0000 are in use by another process") == 1
@@ -339,7 +340,7 @@ def test_whoever_comes_next_in_a_command_that_leaves_saves_too_and_leaves(tmp_pa
     run = f"{sys.executable} {tmp_path / 'loop.py'}"
     saved = tmp_path / "saved"
     with under_weft("sh", "-c", f"{run}; rm -r {saved}; {run}", options=("--checkpoints", str(saved))) as running:
-        pause = running.task.pause("checkpoint", at_step=3, grace_s=DEADLINE_S)
+        pause = running.task.pause("checkpoint", at_step=3, grace_s=PATIENCE_S)
         assert (pause.how, pause.step) == ("left", 3)
         assert running.end()[2] == LEFT_EXIT_CODE
     assert [path.name.split("-")[1] for path in saved.rglob("*.pt")] == ["000000000001"]

@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from underweft import DEADLINE_S, environment, under_weft
+from underweft import environment, under_weft
 
 import weft
+from waiting import PATIENCE_S
 
 
 def run(code: str) -> str:
@@ -50,7 +51,7 @@ for i in range(6):
 print("done")
 """
     with under_weft(sys.executable, "-c", code) as running:
-        pause = running.task.pause(at_step=4, grace_s=DEADLINE_S)
+        pause = running.task.pause(at_step=4, grace_s=PATIENCE_S)
         assert (pause.how, pause.step) == ("boundary", 4)
         rank = running.task.status().ranks[0]
         assert (rank.source, rank.metrics, rank.can_checkpoint) == ("script", {"loss": 1.5, "lr": 0.1}, False)
@@ -80,7 +81,7 @@ for i in range(3):
     with weft.step(): weft.report(loss=[1, 2], lr=0.1)
 """
     with under_weft(sys.executable, "-c", code) as running:
-        running.task.pause(at_step=2, grace_s=DEADLINE_S)
+        running.task.pause(at_step=2, grace_s=PATIENCE_S)
         assert running.task.status().ranks[0].metrics == {"lr": 0.1}
         running.task.resume()
         out, err, ended = running.end()
@@ -124,7 +125,7 @@ for epoch in range(2):
 def test_more_figures_than_there_is_room_for_are_left_out() -> None:
     code = "import weft\nwith weft.step(): weft.report(**{f'metric {i} with a very long name': i for i in range(12)})"
     with under_weft(sys.executable, "-c", f"{code}\nwith weft.step(): pass") as running:
-        running.task.pause(at_step=1, grace_s=DEADLINE_S)
+        running.task.pause(at_step=1, grace_s=PATIENCE_S)
         metrics = running.task.status().ranks[0].metrics
         running.task.resume()
         assert running.end()[2] == 0

@@ -7,18 +7,17 @@ import random
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from waiting import PATIENCE_S, wait_until
 from weft.node.task import Task, attach
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 MARKED_STEPS = re.compile(r"^# steps: (\d+)", re.MULTILINE)
-DEADLINE_S = 60.0
 
 
 def environment() -> dict[str, str]:
@@ -37,7 +36,7 @@ def marked_steps(script: Path) -> int:
 def bare(*words: str | Path) -> str:
     """What the script prints when it is left alone. It does the same each time, so once is enough."""
     done = subprocess.run(
-        [sys.executable, *map(str, words)], capture_output=True, text=True, env=environment(), timeout=DEADLINE_S
+        [sys.executable, *map(str, words)], capture_output=True, text=True, env=environment(), timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -64,7 +63,7 @@ class Running:
 
     def end(self) -> tuple[str, str, int]:
         """What it printed, what it printed to stderr, its exit code."""
-        code = self.process.wait(DEADLINE_S)
+        code = self.process.wait(PATIENCE_S)
         return self._out.read_text(), self._err.read_text(), code
 
 
@@ -103,17 +102,10 @@ def pause_at_random_steps(running: Running, seed: int) -> int:
     chance = random.Random(seed)
     done = step = 0
     while True:
-        pause = running.task.pause(at_step=step + chance.randint(1, 4), grace_s=DEADLINE_S)
+        pause = running.task.pause(at_step=step + chance.randint(1, 4), grace_s=PATIENCE_S)
         if pause.how == "ended":
             return done
         assert pause.how == "boundary", pause
         assert pause.step > step
         step = pause.step
         done += 1
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S:g} s until {what}"
-        time.sleep(0.002)
