@@ -167,7 +167,11 @@ def test_a_file_that_is_not_there_and_a_directory_are_refused(tmp_path: Path):
         read_trace([])
 
 
-@pytest.mark.parametrize("damaged", [b"arrival,duration,gang\n", gzip.compress(b"arrival,duration,gang\n0,1,1\n")[:-9]])
+@pytest.mark.parametrize(
+    "damaged",
+    [b"arrival,duration,gang\n", gzip.compress(b"arrival,duration,gang\n0,1,1\n")[:-9]],
+    ids=["plain", "short"],
+)
 def test_a_damaged_gzip_file_is_refused(tmp_path: Path, damaged: bytes):
     path = tmp_path / "jobs.csv.gz"
     path.write_bytes(damaged)
