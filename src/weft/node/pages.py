@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, count, takewhile
@@ -13,12 +12,11 @@ from pathlib import Path
 
 from weft.core.errors import InputError, WeftError
 from weft.node.mounts import file_system, is_in_memory
+from weft.node.private import ELSEWHERE, private_folder
 from weft.node.processes import is_alive
 from weft.runtime import layout
 from weft.runtime.page import Page, PageError, claimed_beside, create, open_page, start_time
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - in a folder of our own, which nobody else may enter
-ELSEWHERE = "name another file in memory: --page /dev/shm/NAME"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -78,35 +76,12 @@ def step_of_leaving(path: Path) -> int | None:
 
 
 def _private_page() -> Page:
-    folder = _private_folder()
+    folder = private_folder()
     # Nothing is replaced here, even if nobody seems to use it: containers may share /dev/shm, but not process numbers.
     names = chain([f"exec-{os.getpid()}.page"], (f"exec-{os.getpid()}-{number}.page" for number in count(2)))
     while True:
         with suppress(FileExistsError):
             return _new_page(folder / next(names))
-
-
-def _private_folder() -> Path:
-    """A folder in memory that only this user can enter."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    folders = [SHARED_MEMORY / f"weft-{os.getuid()}", *([Path(runtime) / "weft"] if runtime else [])]
-    for folder in folders:
-        if is_in_memory(folder.parent) and _made_private(folder):
-            return folder
-    tried = " and ".join(map(str, folders))
-    raise WeftError(f"no place in memory for a control page: {tried} cannot be used", ELSEWHERE)
-
-
-def _made_private(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-            return False  # somebody else was here first, and could put anything into it
-        folder.chmod(0o700)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
 
 
 def _new_page(path: Path) -> Page:

@@ -1,0 +1,100 @@
+"""Where everything a weft keeps is: one folder on disk, and one in memory for what must be quick or short."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.core.errors import WeftError
+from weft.node.mounts import file_system
+from weft.node.private import private_folder
+
+NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "lustre", "ceph", "gpfs", "beegfs", "fuse.sshfs", "9p")
+
+
+@dataclass(frozen=True)
+class Home:
+    """Two with different roots share nothing, so they can run side by side."""
+
+    root: Path
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str] = os.environ) -> Home:
+        """WEFT_HOME, or .weft in the user's own folder. Nothing is made yet."""
+        return cls(Path(environ.get("WEFT_HOME") or Path.home() / ".weft").expanduser().resolve())
+
+    def make(self) -> None:
+        """Make its folders, for their owner alone."""
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.root / "jobs").mkdir(mode=0o700, exist_ok=True)
+            self.run.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            hint = "name another folder: WEFT_HOME=DIR weft up"
+            raise WeftError(f"{error.filename} cannot be made: {error.strerror}", hint) from error
+
+    @property
+    def on_network(self) -> str | None:
+        """The network file system it would be on, if it is one: locks and SQLite's log do not hold there."""
+        system = file_system(self.root)
+        return system if system in NETWORKED else None
+
+    @property
+    def run(self) -> Path:
+        """In memory and short: a socket's path has room for a hundred bytes, and a page must not wait for a disk."""
+        return private_folder() / hashlib.sha256(os.fsencode(self.root)).hexdigest()[:8]
+
+    @property
+    def database(self) -> Path:
+        return self.root / "weft.db"
+
+    @property
+    def settings(self) -> Path:
+        return self.root / "weft.toml"
+
+    @property
+    def daemon_log(self) -> Path:
+        return self.root / "daemon.log"
+
+    @property
+    def node_log(self) -> Path:
+        return self.root / "node.log"
+
+    @property
+    def daemon_lock(self) -> Path:
+        return self.root / "daemon.lock"
+
+    @property
+    def node_lock(self) -> Path:
+        return self.root / "node.lock"
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "weft.sock"
+
+    @property
+    def node_socket(self) -> Path:
+        return self.run / "node.sock"
+
+    def job(self, job_id: str) -> Path:
+        return self.root / "jobs" / job_id
+
+    def log(self, job_id: str, task: int, *, split: bool = False) -> Path:
+        """What a task prints, appended to by every attempt; `split`: its standard error, kept apart on request."""
+        return self.job(job_id) / f"task-{task}.{'err' if split else 'log'}"
+
+    def checkpoints(self, job_id: str) -> Path:
+        return self.job(job_id) / "checkpoints"
+
+    def task(self, job_id: str, attempt: int, task: int) -> Path:
+        """The records of one task of one attempt."""
+        return self.job(job_id) / "attempts" / str(attempt) / str(task)
+
+    def page(self, job_id: str, attempt: int, task: int) -> Path:
+        return self.run / f"{job_id}.{attempt}.{task}.page"
+
+    def attach_socket(self, job_id: str, attempt: int, task: int) -> Path:
+        return self.run / f"{job_id}.{attempt}.{task}.sock"
