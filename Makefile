@@ -16,9 +16,8 @@ $(READY): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## Simulate the sample trace under five policies and write a report
-	@mkdir -p out
-	$(BIN)/weft simulate sample --cluster 4x4 --policy fifo,backfill,srsf,tiresias-l,tiresias-g --report out/demo.html
+demo: $(READY)  ## Run real PyTorch jobs here, under fifo and tiresias-l, and write a report
+	$(BIN)/python demo/run.py
 
 test: $(READY)  ## Run the tests
 	$(BIN)/pytest -n auto --dist worksteal

@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+import agreement
+import live
 import philly
 import stepping
 import synthetic
@@ -16,6 +18,10 @@ def main() -> int:
     all_met = show("Under weft against bare, real training on one core", stepping.overhead())
     all_met &= show("Boundary, gate, resume", stepping.latencies())
     all_met &= show("Start", stepping.starts())
+    all_met &= show("Live: starting a job", live.starts())
+    all_met &= show("Live: submitting", live.submits())
+    all_met &= show("Live: a long queue, a long past", [*live.restarts(), *live.memory()])
+    all_met &= show("Live and simulated: mean completion time", agreement.agreement())
     all_met &= show("Cost of finished jobs", synthetic.growth())
     all_met &= show("AlloX", synthetic.allox())
     trace = Path(os.environ.get("TRACES", "../shared/traces")) / "philly.csv"

@@ -48,15 +48,15 @@ def allox(decisions: int = 200) -> list[Figure]:
     scheduler = Scheduler(cluster, POLICIES["allox"](n_max=50))
     running = [(f"job-{i}", 1) for i in range(512)]
     scheduler.handle([Submitted(_job(i, chance)) for i in range(1_512)], 0.0)
-    running = [(job.id, job.attempt) for job in scheduler.ledger.jobs.values() if job.is_running]
+    running = [(job.id, job.generation) for job in scheduler.ledger.jobs.values() if job.is_running]
     took_s = []
     for i in range(decisions):
-        job_id, attempt = running.pop(chance.randrange(len(running)))
-        events: list[Event] = [Finished(job_id, attempt), Submitted(_job(2_000 + i, chance))]
+        job_id, generation = running.pop(chance.randrange(len(running)))
+        events: list[Event] = [Finished(job_id, generation), Submitted(_job(2_000 + i, chance))]
         started = time.perf_counter()
         commands = scheduler.handle(events, float(i + 1))
         took_s.append(time.perf_counter() - started)
-        running += [(command.job_id, command.attempt) for command in commands]
+        running += [(command.job_id, command.generation) for command in commands]
         assert scheduler.ledger.jobs_waiting >= 900
     median_ms, worst_ms = statistics.median(took_s) * 1e3, statistics.quantiles(took_s, n=100)[98] * 1e3
     return [

@@ -10,10 +10,10 @@ PATIENCE_S = 60.0
 LOOK_EVERY_S = 0.002
 
 
-def wait_until(is_so: Callable[[], bool], what: str = "it is so") -> None:
+def wait_until(is_so: Callable[[], bool], what: str | Callable[[], str] = "it is so") -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s until {what}"
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s until {what if isinstance(what, str) else what()}"
         time.sleep(LOOK_EVERY_S)
 
 

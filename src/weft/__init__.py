@@ -9,6 +9,7 @@ TYPE_CHECKING = False  # typing takes as long to load as all else here
 if TYPE_CHECKING:
     from typing import Any
 
+    from weft.client import Client
     from weft.core.values import JobSpec
     from weft.node.task import attach
     from weft.policies.policy import Policy
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from weft.sim.trace import Trace, TraceJob
 
 __all__ = [
+    "Client",
     "JobSpec",
     "KeyedOrder",
     "Policy",
@@ -34,6 +36,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 HOMES = {
+    "Client": "weft.client",
     "JobSpec": "weft.core.values",
     "KeyedOrder": "weft.policies.stages",
     "Policy": "weft.policies.policy",

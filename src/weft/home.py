@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ class Home:
     @property
     def run(self) -> Path:
         """In memory and short: a socket's path has room for a hundred bytes, and a page must not wait for a disk."""
-        return private_folder() / hashlib.sha256(os.fsencode(self.root)).hexdigest()[:8]
+        return private_folder() / f"{zlib.crc32(os.fsencode(self.root)):08x}"
 
     @property
     def database(self) -> Path:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from command import BY_NAME, Weft
+from livehome import Live
+from typist import Typist
 
 from weft.cli.main import weft as command
 
@@ -21,8 +25,37 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
+def at() -> Iterator[Callable[..., Typist]]:
+    with ExitStack() as leaving:
+
+        def at(*command: str, **env: str) -> Typist:
+            typist = Typist(*command, **env)
+            leaving.callback(typist.leaves)
+            return typist
+
+        yield at
+
+
+@pytest.fixture
 def weft() -> Weft:
     def weft(*words: str) -> Result:
         return CliRunner().invoke(command, words, catch_exceptions=False)
 
     return weft
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A weft with two devices, first come first served, for all tests that do it no harm."""
+    live = Live(tmp_path_factory.mktemp("live"))
+    live.up()
+    yield live
+    live.leave()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Live]:
+    """A weft that is not up yet, for one test."""
+    own = Live(tmp_path / "own")
+    yield own
+    own.leave()

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import pty
-import re
-import select
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command import Weft, command_line
+from typist import Typist
 
 from waiting import PATIENCE_S, state_of, wait_until
 
@@ -40,58 +36,6 @@ page.words[layout.STATE] = 5 << 8 | (layout.State.ENDED if "ended" in sys.argv e
 page.words[layout.CLAIM_PID], page.words[layout.CHECKPOINT] = os.getpid(), 43
 sys.exit(75)
 """
-
-
-class Typist:
-    """Somebody at a terminal, in whose session a program runs as its first process."""
-
-    def __init__(self, *command: str, **env: str) -> None:
-        self._master, slave = pty.openpty()
-        in_session = "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", f"{in_session} os.execvp(sys.argv[1], sys.argv[1:])", *command],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, **env},
-        )
-        os.close(slave)
-        self._seen = ""
-
-    def types(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def sees(self, pattern: str) -> re.Match[str]:
-        """Wait until the screen shows this, after what was seen before."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not (match := re.search(pattern, self._seen)):
-            ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"{pattern} did not come, but {self._seen!r}"
-            self._seen += os.read(self._master, 65536).decode()
-        self._seen = self._seen[match.end() :]
-        return match
-
-    def pid(self) -> int:
-        return int(self.sees(r"<(\d+)>")[1])
-
-    def leaves(self) -> None:
-        os.close(self._master)  # hangs up on everything in the session
-        try:
-            self.process.wait(PATIENCE_S)
-        finally:
-            self.process.kill()
-
-
-@pytest.fixture
-def at() -> Iterator[Callable[..., Typist]]:
-    with ExitStack() as leaving:
-
-        def at(*command: str, **env: str) -> Typist:
-            typist = Typist(*command, **env)
-            leaving.callback(typist.leaves)
-            return typist
-
-        yield at
 
 
 @pytest.fixture

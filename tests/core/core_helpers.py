@@ -37,7 +37,7 @@ def preempted(commands: list[Command]) -> list[str]:
 
 
 def stopped(commands: list[Command]) -> list[tuple[str, int]]:
-    return [(command.job_id, command.attempt) for command in commands if isinstance(command, Stop)]
+    return [(command.job_id, command.generation) for command in commands if isinstance(command, Stop)]
 
 
 def wakes(commands: list[Command]) -> list[float]:

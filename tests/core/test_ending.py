@@ -24,7 +24,7 @@ def test_a_late_word_of_an_older_attempt_is_dropped(make: Make, ending: type) ->
     scheduler = make(policy, 1)
     for now in (0.0, 1.0, 2.0):
         scheduler.handle([submitted("a")] if now == 0.0 else [], now)
-    assert scheduler.ledger.jobs["a"].attempt == 2
+    assert scheduler.ledger.jobs["a"].generation == 2
     before = picture(scheduler.ledger)
     assert scheduler.handle([ending("a", 1)], 3.0) == []
     assert picture(scheduler.ledger) == before

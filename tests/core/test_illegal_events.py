@@ -16,9 +16,9 @@ ILLEGAL: dict[str, tuple[Event, str]] = {
     "released while running": (Released("runs"), "Released does not fit Job(runs: running"),
     "finished before it started": (
         Finished("waits", 0),
-        "Finished names an attempt that was never made: Job(waits",
+        "Finished names a lease that was never given: Job(waits",
     ),
-    "an unknown node lost": (NodeLost("n7"), "node n7 was lost but was not there"),
+    "an unknown node lost": (NodeLost("n7"), "NodeLost names n7, a node that is not there"),
     "a node there already": (NodeJoined(Node("n0", 1)), "node n0 joined but was there already"),
 }
 

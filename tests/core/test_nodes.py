@@ -34,7 +34,7 @@ def test_a_gang_that_lost_a_node_starts_again_whole_elsewhere(make: Make, name: 
         commands = scheduler.handle([Finished("b", 1)], 6.0)
     (first, second) = started(commands)["a"]
     assert (first, second) == ((1, 0b11), (2, 0b11))
-    assert scheduler.ledger.jobs["a"].attempt == 2
+    assert scheduler.ledger.jobs["a"].generation == 2
 
 
 def test_work_done_before_the_node_was_lost_still_counts_as_service(make: Make) -> None:
@@ -68,7 +68,7 @@ def test_jobs_wait_while_there_is_no_node_at_all(make: Make, name: str) -> None:
     scheduler.handle([submitted("a", declared_steps=9.0)], 0.0)
     assert not started(scheduler.handle([NodeLost("n0")], 1.0))
     assert not started(scheduler.handle([submitted("b", declared_steps=9.0)], 2.0))
-    assert str(scheduler.reason("b", 2.0)) == "needs 1 devices of type any; the cluster has 0"
+    assert str(scheduler.reason("b", 2.0)) == "needs 1 device of type any; the cluster has 0"
     assert set(started(scheduler.handle([NodeJoined(Node("n1", 2))], 3.0))) == {"a", "b"}
 
 

@@ -26,7 +26,7 @@ def test_a_shorter_job_takes_the_devices_of_a_longer_one(make: Make) -> None:
     stop, start = scheduler.handle([submitted("short", declared_steps=5.0)], 10.0)
     assert isinstance(stop, Preempt)
     assert isinstance(start, Start)
-    assert (stop.job_id, stop.attempt, str(stop.reason)) == (
+    assert (stop.job_id, stop.generation, str(stop.reason)) == (
         "long", 1, "preempted: short comes before it and needs its devices",
     )  # fmt: skip
     assert (start.job_id, start.allocation, start.reason.code) == ("short", ((0, 1),), Code.FITS_AFTER_PREEMPTING)
@@ -38,7 +38,7 @@ def test_a_preempted_job_goes_on_with_its_next_attempt(make: Make) -> None:
     scheduler.handle([submitted("short", declared_steps=5.0)], 10.0)
     (again,) = scheduler.handle([Finished("short", 1)], 15.0)
     assert isinstance(again, Start)
-    assert (again.job_id, again.attempt) == ("long", 2)
+    assert (again.job_id, again.generation) == ("long", 2)
     assert scheduler.ledger.jobs["long"].remaining_s(20.0) == 85.0
 
 

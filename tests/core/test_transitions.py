@@ -46,7 +46,7 @@ def brought_to(state: State, make: Make) -> tuple[Scheduler, Script]:
 def test_every_event_of_the_table_leads_where_it_says(make: Make, state: State, cause: type) -> None:
     scheduler, _ = brought_to(state, make)
     job = scheduler.ledger.jobs["a"]
-    scheduler.handle([EVENTS.get(cause) or cause("a", job.attempt)], 2.0)
+    scheduler.handle([EVENTS.get(cause) or cause("a", job.generation)], 2.0)
     after = TRANSITIONS[state, cause]
     assert job.state is after
     assert ("a" in scheduler.ledger.jobs) == (after not in TERMINAL)
@@ -76,7 +76,7 @@ def test_every_event_that_is_not_in_the_table_is_illegal(make: Make, state: Stat
     scheduler, _ = brought_to(state, make)
     before = picture(scheduler.ledger)
     with pytest.raises(IllegalEventError, match=f"{cause.__name__} does not fit"):
-        scheduler.handle([EVENTS.get(cause) or cause("a", scheduler.ledger.jobs["a"].attempt)], 2.0)
+        scheduler.handle([EVENTS.get(cause) or cause("a", scheduler.ledger.jobs["a"].generation)], 2.0)
     assert picture(scheduler.ledger) == before
 
 

@@ -52,7 +52,7 @@ def test_a_job_for_a_type_that_is_not_there_says_so(make: Make) -> None:
     scheduler.handle([submitted("a", 2, device_types=frozenset({"K80"}))], 0.0)
     scheduler.handle([submitted("b", 1, device_types=frozenset({"H100", "A100"}))], 0.0)
     assert str(scheduler.reason("a", 0.0)) == "needs 2 devices of type K80; the cluster has 1"
-    assert str(scheduler.reason("b", 0.0)) == "needs 1 devices of type A100|H100; the cluster has 0"
+    assert str(scheduler.reason("b", 0.0)) == "needs 1 device of type A100|H100; the cluster has 0"
 
 
 def test_a_job_that_could_preempt_some_but_not_enough_says_what_it_may_take(make: Make) -> None:
@@ -69,7 +69,7 @@ def test_a_job_kept_out_by_a_minimum_run_time_counts_only_what_is_free(make: Mak
     scheduler = make("srtf", 2)
     scheduler.handle([submitted("long", 2, declared_steps=90.0, min_run_s=60.0)], 0.0)
     scheduler.handle([submitted("short", 1, declared_steps=1.0)], 1.0)
-    assert str(scheduler.reason("short", 1.0)) == "needs 1 devices; 0 are free"
+    assert str(scheduler.reason("short", 1.0)) == "needs 1 device; 0 are free"
 
 
 def test_an_overdue_job_blocks_the_others_and_they_name_it(make: Make) -> None:

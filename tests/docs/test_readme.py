@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -29,9 +30,10 @@ def python(name: str) -> str:
     return found
 
 
-COMMANDS = [line.split("#")[0] for block in blocks("sh") for line in block.splitlines() if line.startswith("weft ")]
+COMMANDS = [line.split("  #")[0] for block in blocks("sh") for line in block.splitlines() if line.startswith("weft ")]
 SIMULATIONS = [command for command in COMMANDS if "simulate" in command]
 TRAINING = [command for command in COMMANDS if "exec" in command]
+LIVE = [command for command in COMMANDS if command not in SIMULATIONS + TRAINING]
 
 
 @pytest.fixture
@@ -60,7 +62,29 @@ def test_every_simulation_of_the_readme_runs(command: str, folder: Path) -> None
 
 
 def test_the_python_example_of_the_readme_runs(folder: Path) -> None:
-    assert "tiresias-l" in run([sys.executable, "-c", python("import weft")], folder)
+    assert "tiresias-l" in run([sys.executable, "-c", python("import weft\n\nresults")], folder)
+
+
+def test_a_machine_is_shared_as_the_readme_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From an empty home, line by line. What is trained here ends at once; training is shown elsewhere."""
+    with TemporaryDirectory(prefix="weft-readme-") as home:
+        monkeypatch.setenv("WEFT_HOME", home)
+        monkeypatch.setenv("PATH", f"{WEFT.parent}:{os.environ['PATH']}")
+        Path(home, "weft.toml").write_text(blocks("toml")[0], encoding="utf-8")
+        for script in ("train.py", "eval.py"):
+            (folder / script).write_text("import sys; print('trained', *sys.argv[1:])", encoding="utf-8")
+        try:
+            printed = [run(shlex.split(command), folder) for command in LIVE]
+            assert printed[0] == "trained\n"  # weft run
+            assert "SUCCEEDED hello" in run([sys.executable, "-c", python("import weft\n\nwith")], folder)
+            with weft.Client() as client:
+                jobs = {job["id"]: client.wait(job["id"]) for job in client.queue(all=True)}
+            assert {job["state"] for job in jobs.values()} == {"SUCCEEDED"}
+            assert len([job_id for job_id in jobs if "_" in job_id]) == 10
+            (curl,) = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("curl ")]
+            assert 'weft_jobs{state="SUCCEEDED"}' in run(["sh", "-c", curl], folder)
+        finally:
+            run([str(WEFT), "down", "--stop-jobs"], folder)
 
 
 @pytest.mark.parametrize("command", TRAINING)

@@ -48,7 +48,7 @@ class EvictedFirst(KeyedOrder):
     preempts = True
 
     def key(self, job: Job, now: float) -> Key:
-        return (not (job.attempt and job.is_waiting), job.gang_size, job.tie)
+        return (not (job.generation and job.is_waiting), job.gang_size, job.tie)
 
 
 def test_a_job_that_eviction_moves_up_is_looked_at_again() -> None:

@@ -16,7 +16,7 @@ from weft.policies.registry import POLICIES
 def ran_100_then_waited_since_100() -> Job:
     described = Job(JobSpec("a"), 1, 0.0, 1.0)
     described.state = State.PENDING
-    described.attempt, described.first_start_s = 1, 0.0
+    described.generation, described.first_start_s = 1, 0.0
     described.settled_run_s, described.since_s = 100.0, 100.0
     return described
 

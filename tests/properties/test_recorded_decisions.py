@@ -73,11 +73,11 @@ def words(command: Command) -> str:
     match command:
         case Start():
             where = " ".join(f"n{node}:{mask:04b}" for node, mask in command.allocation)
-            return f"start {command.job_id}/{command.attempt} on {where}: {command.reason}"
+            return f"start {command.job_id}/{command.generation} on {where}: {command.reason}"
         case Preempt():
-            return f"preempt {command.job_id}/{command.attempt}: {command.reason}"
+            return f"preempt {command.job_id}/{command.generation}: {command.reason}"
         case Stop():
-            return f"stop {command.job_id}/{command.attempt}"
+            return f"stop {command.job_id}/{command.generation}"
         case WakeAt():
             return f"wake at {command.time_s:.3f}"
 

@@ -1,7 +1,8 @@
-"""Anything may happen to a scheduler, in any order: jobs, holds, cancellations, nodes that go and come."""
+"""Anything may happen to a scheduler, in any order: jobs, holds, losses, nodes that go and come, restarts."""
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -13,10 +14,12 @@ from property_helpers import POLICIES, Twin, Variant, build, check_reasons, is_i
 from weft.core.commands import Start, WakeAt
 from weft.core.events import (
     Cancelled,
+    DevicesBlocked,
     Event,
     Failed,
     Finished,
     Held,
+    Lost,
     NodeJoined,
     NodeLost,
     Progressed,
@@ -25,10 +28,14 @@ from weft.core.events import (
     Woken,
 )
 from weft.core.job import Job
+from weft.core.reasons import Code, Reason
 from weft.core.scheduler import Scheduler
+from weft.core.snapshot import restored, snapshot
 from weft.core.transitions import State
 from weft.core.values import Cluster, JobSpec, Node
+from weft.core.view import Decider
 
+HOLDS = (Reason(Code.HELD), Reason(Code.COMES_AFTER, ("7",)), Reason(Code.ARRAY_LIMIT, (2,)))
 PAUSES_S = st.sampled_from((0.0, 0.25, 1.0, 3.3, 12.0))
 FIRST_NODES = (Node("n0", 2, "V100"), Node("n1", 4, "V100"), Node("n2", 2, "K80"))
 
@@ -38,12 +45,15 @@ class Anything(RuleBasedStateMachine):
 
     def __init__(self, variant: Variant) -> None:
         super().__init__()
-        policy = Twin(variant) if is_incremental(variant) else build(variant)
-        self.scheduler = Scheduler(Cluster(FIRST_NODES), policy)
+        self.variant = variant
+        self.scheduler = Scheduler(Cluster(FIRST_NODES), self.new_policy())
         self.now = 0.0
         self.wake_at = math.inf
         self.named = 0
         self.started: set[tuple[str, int]] = set()
+
+    def new_policy(self) -> Decider:
+        return Twin(self.variant) if is_incremental(self.variant) else build(self.variant)
 
     def tell(self, *events: Event) -> None:
         for command in self.scheduler.handle(events, self.now):
@@ -51,8 +61,8 @@ class Anything(RuleBasedStateMachine):
                 case WakeAt():
                     self.wake_at = command.time_s
                 case Start():
-                    assert (command.job_id, command.attempt) not in self.started
-                    self.started.add((command.job_id, command.attempt))
+                    assert (command.job_id, command.generation) not in self.started
+                    self.started.add((command.job_id, command.generation))
 
     def let_pass(self, pause_s: float) -> None:
         until = self.now + pause_s
@@ -108,36 +118,71 @@ class Anything(RuleBasedStateMachine):
         """An attempt ends, perhaps at the very instant at which another job arrives."""
         job = self.pick(at, State.RUNNING)
         arrivals = [self.new_job(gang_size, 0.0, 0.0, None)] if gang_size else []
-        self.tell(*arrivals, kind(job.id, job.attempt))
+        self.tell(*arrivals, kind(job.id, job.generation))
 
     @precondition(lambda self: self.jobs(State.PENDING, State.HELD, State.RUNNING))
     @rule(at=st.integers(0, 9))
     def cancel(self, at: int) -> None:
         self.tell(Cancelled(self.pick(at, State.PENDING, State.HELD, State.RUNNING).id))
 
-    @precondition(lambda self: self.jobs(State.PENDING))
-    @rule(at=st.integers(0, 9))
-    def hold(self, at: int) -> None:
-        self.tell(Held(self.pick(at, State.PENDING).id))
+    @precondition(lambda self: self.jobs(State.PENDING, State.HELD))
+    @rule(at=st.integers(0, 9), why=st.sampled_from(HOLDS))
+    def hold(self, at: int, why: Reason) -> None:
+        self.tell(Held(self.pick(at, State.PENDING, State.HELD).id, why))
 
     @precondition(lambda self: self.jobs(State.HELD))
-    @rule(at=st.integers(0, 9), pause_s=PAUSES_S)
-    def release(self, at: int, pause_s: float) -> None:
+    @rule(at=st.integers(0, 9), which=st.integers(0, 2), pause_s=PAUSES_S)
+    def release(self, at: int, which: int, pause_s: float) -> None:
         self.let_pass(pause_s)
-        if self.jobs(State.HELD):
-            self.tell(Released(self.pick(at, State.HELD).id))
+        job = self.pick(at, State.HELD)
+        before = job.holds
+        self.tell(Released(job.id, before[which % len(before)].code))
+        assert (job.state is State.HELD) == (len(before) > 1)
+
+    @precondition(lambda self: self.jobs(State.RUNNING))
+    @rule(at=st.integers(0, 9), backs_off=st.booleans(), gang_size=st.integers(0, 3))
+    def lose(self, at: int, backs_off: bool, gang_size: int) -> None:
+        """An attempt is lost, and perhaps tried again only after a while; perhaps another job arrives just then."""
+        job = self.pick(at, State.RUNNING)
+        hold = [Held(job.id, Reason(Code.BACKING_OFF, (1, "was lost", "1")))] if backs_off else []
+        arrivals = [self.new_job(gang_size, 0.0, 0.0, None)] if gang_size else []
+        self.tell(*arrivals, Lost(job.id, job.generation), *hold)
+
+    @rule(at=st.integers(0, 9), mask=st.integers(0, 15))
+    def block_devices(self, at: int, mask: int) -> None:
+        ledger = self.scheduler.ledger
+        here = [node.name for node, there in zip(ledger.nodes, ledger.is_present, strict=True) if there]
+        self.tell(DevicesBlocked(here[at % len(here)], mask))
+
+    @rule()
+    def start_again_from_a_snapshot(self) -> None:
+        """With a policy that remembers nothing."""
+        taken = json.dumps(snapshot(self.scheduler.ledger))
+        ledger = restored(json.loads(taken))
+        ledger.validate()
+        assert json.dumps(snapshot(ledger)) == taken
+        self.scheduler = Scheduler(ledger, self.new_policy())
+        self.wake_at = math.inf
+        self.tell()
+
+    @rule()
+    def change_the_policy(self) -> None:
+        """To one like it that remembers nothing."""
+        self.scheduler.change_policy(self.new_policy())
+        self.wake_at = math.inf
+        self.tell()
 
     @precondition(lambda self: self.jobs(State.RUNNING))
     @rule(at=st.integers(0, 9))
     def say_something_late(self, at: int) -> None:
         job = self.pick(at, State.RUNNING)
-        self.tell(Finished(job.id, job.attempt - 1))
+        self.tell(Finished(job.id, job.generation - 1), Lost(job.id, job.generation - 1))
 
     @precondition(lambda self: self.jobs(State.RUNNING))
     @rule(at=st.integers(0, 9), share=st.floats(0.0, 1.0))
     def progress(self, at: int, share: float) -> None:
         job = self.pick(at, State.RUNNING)
-        self.tell(Progressed(job.id, job.attempt, round(share * (job.spec.declared_steps or 0.0), 2)))
+        self.tell(Progressed(job.id, job.generation, round(share * (job.spec.declared_steps or 0.0), 2)))
 
     @precondition(lambda self: sum(self.scheduler.ledger.is_present) > 1)
     @rule(at=st.integers(0, 9))

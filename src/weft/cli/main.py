@@ -3,22 +3,61 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from weft import __version__
-from weft.cli.completion import completion
-from weft.cli.exec import exec_command
-from weft.cli.policies import policies
-from weft.cli.simulate import simulate
 from weft.core.errors import InputError, WeftError
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 
+VERBS = {
+    "run": "weft.cli.run:run",
+    "submit": "weft.cli.submit:submit",
+    "queue": "weft.cli.queue:queue",
+    "status": "weft.cli.status:status",
+    "why": "weft.cli.why:why",
+    "logs": "weft.cli.logs:logs",
+    "cancel": "weft.cli.telling:cancel",
+    "hold": "weft.cli.telling:hold",
+    "release": "weft.cli.telling:release",
+    "nodes": "weft.cli.nodes:nodes",
+    "history": "weft.cli.history:history",
+    "up": "weft.cli.up:up",
+    "down": "weft.cli.down:down",
+    "doctor": "weft.cli.doctor:doctor",
+    "simulate": "weft.cli.simulate:simulate",
+    "policies": "weft.cli.policies:policies",
+    "exec": "weft.cli.exec:exec_command",
+    "completion": "weft.cli.completion:completion",
+}
+"""In the order of the help. Loaded when used: no verb waits for what another needs."""
 
-class Translating(click.Group):
-    """Says errors as `error:` and `hint:` on stderr. Anything else is a bug and keeps its traceback."""
+
+class Verbs(click.Group):
+    """Loads a verb when it is called, and says errors as `error:` and `hint:` on stderr.
+
+    Any other error is a bug and keeps its traceback.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module, _, name = VERBS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in VERBS and not ctx.resilient_parsing:
+            raise InputError(f'there is no verb "{args[0]}"', _meant(args[0]))
+        return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
@@ -36,6 +75,13 @@ class Translating(click.Group):
         sys.exit(code)
 
 
+def _meant(word: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, VERBS, n=1)
+    return f"did you mean weft {close[0]}?" if close else "weft --help"
+
+
 def _say(message: str, hint: str, code: int) -> int:
     click.echo(f"error: {message}", err=True)
     if hint:
@@ -43,21 +89,18 @@ def _say(message: str, hint: str, code: int) -> int:
     return code
 
 
-@click.group(cls=Translating, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="weft", message="%(prog)s %(version)s")
 @click.pass_context
 def weft(context: click.Context) -> None:
     """Share accelerators among deep-learning jobs of unknown length.
 
     \b
-    Start with:  weft simulate sample
+    Start with:  weft run -- python train.py
+            or:  weft simulate sample
     """
     if not context.invoked_subcommand:
         click.echo(context.get_help())
-
-
-for command in (simulate, exec_command, policies, completion):
-    weft.add_command(command)
 
 
 def main() -> NoReturn:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from weft.cli.complete import SAMPLE, complete_form, complete_policies, complete_trace, complete_world
 from weft.core.errors import InputError
 
+if TYPE_CHECKING:
+    from weft.sim.lived import Lived
+    from weft.sim.results import Results
+
 SAMPLE_CLUSTER = "4x4"
 DEFAULT_POLICIES = "fifo,tiresias-l"
+MOST_JOBS = 1_000_000
 
 
 @click.command(short_help="Simulate a trace on a cluster under one policy or several.")
@@ -32,15 +38,18 @@ DEFAULT_POLICIES = "fifo,tiresias-l"
     "NAME:key=value:key=value, lists with slashes. Your own: path/to/file.py:Name. See weft policies.  "
     f"[default: {DEFAULT_POLICIES}]",
 )
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Instead of a trace: the jobs that this weft has run, on its own devices, with preemption for free.",
+)
 @click.option("--jobs", type=int, metavar="N", help="Only the first N jobs by arrival.")
 @click.option(
     "--world",
-    default="default",
-    show_default=True,
     metavar="NAME|FILE",
     shell_complete=complete_world,
     help="What preemption costs and how fast jobs run: ideal (only counts matter, preemption is free), default, "
-    "or a TOML file that changes values of the default.",
+    "or a TOML file that changes values of the default.  [default: default; with --history, ideal]",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws what the trace leaves open.")
 @click.option(
@@ -58,8 +67,9 @@ def simulate(
     traces: tuple[str, ...],
     cluster: str | None,
     policies: tuple[str, ...],
+    history: bool,
     jobs: int | None,
-    world: str,
+    world: str | None,
     seed: int,
     form: str | None,
     json: str | None,
@@ -79,6 +89,7 @@ def simulate(
       weft simulate jobs.csv --cluster 8x8:V100,16x4:K80 --report runs.html
       weft simulate jobs.csv --cluster 64x8 --policy tiresias-l:thresholds=300/1200:promote_knob=8
       weft simulate jobs.csv --cluster 64x8 --policy mine.py:ShortestName --json - | jq .
+      weft simulate --history --policy fifo,tiresias-l,tiresias-g
     """
     # Loaded here, because they bring numpy: help, completion and --version should not wait for it.
     from weft.cli.outputs import Outputs
@@ -88,14 +99,14 @@ def simulate(
 
     outputs = Outputs(json, csv, report)
     outputs.check()
-    cluster = cluster or _default_cluster(traces)
+    past = _past(traces) if history else None
     with told() as watcher:
         results = run(
-            traces,
-            cluster=cluster,
+            past.trace if past else traces,
+            cluster=cluster or (past.cluster if past else _default_cluster(traces)),
             policy=policies,
             jobs=jobs,
-            world=world,
+            world=world or ("ideal" if past else "default"),
             seed=seed,
             workers=workers if workers is not None else len(os.sched_getaffinity(0)),
             form=form,
@@ -103,6 +114,27 @@ def simulate(
         )
     outputs.write(results)
     show(results, to_stderr=outputs.uses_stdout)
+    if past:
+        _compare(past, results)
+
+
+def _past(traces: tuple[str, ...]) -> Lived:
+    from weft.client import Client
+    from weft.sim.lived import lived
+
+    if traces:
+        raise InputError("--history stands in place of a trace", f"leave out {traces[0]}, or leave out --history")
+    with Client() as client:
+        return lived(client.history(limit=MOST_JOBS), client.nodes())
+
+
+def _compare(past: Lived, results: Results) -> None:
+    from weft.sim.metrics import summarise
+    from weft.sim.words import span
+
+    for each in results:
+        wait_s = summarise(each).mean_queue_s
+        click.echo(f"mean wait: {span(past.mean_wait_s)} as it was → {span(wait_s)} under {each.policy}", err=True)
 
 
 def _default_cluster(traces: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What to do, in the imperative. Commands are values, carry their attempt, and are safe to repeat."""
+"""What to do, in the imperative. Commands are values, carry the generation of their lease, and are safe to repeat."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from weft.core.reasons import Reason
 from weft.core.value import value
 
 Allocation = tuple[tuple[int, int], ...]
-"""What an attempt holds: (node index, bit mask of the node's devices), by node."""
+"""What a lease is for: (node index, bit mask of the node's devices), by node."""
 
 
 @value
 class Start:
-    """Launch the attempt on these devices, as soon as whoever was told to leave them has left."""
+    """Let the job run on these devices, as soon as whoever was told to leave them has left."""
 
     job_id: str
-    attempt: int
+    generation: int
     allocation: Allocation
     reason: Reason
 
 
 @value
 class Preempt:
-    """Pause the attempt at its next step boundary and take its devices away."""
+    """Pause the job at its next step boundary and take its devices away."""
 
     job_id: str
-    attempt: int
+    generation: int
     reason: Reason
 
 
 @value
 class Stop:
-    """End the attempt: its job was cancelled, or the node of other tasks of its gang is lost."""
+    """End its attempt: the job was cancelled, or the node of other tasks of its gang is lost."""
 
     job_id: str
-    attempt: int
+    generation: int
 
 
 @value

@@ -1,7 +1,12 @@
-"""What happened, in the past tense. Drivers make events; only the ledger records them."""
+"""What happened, in the past tense. Drivers make events; only the ledger records them.
+
+A lease is what a job holds from one Start to the next; its generation counts from 1. A word of an older one is late and
+is dropped.
+"""
 
 from __future__ import annotations
 
+from weft.core.reasons import Code, Reason
 from weft.core.value import value
 from weft.core.values import JobSpec, Node
 
@@ -13,30 +18,38 @@ class Submitted:
 
 @value
 class Finished:
-    """The attempt ended well. One of an older attempt is late and is dropped."""
+    """The job came to a good end."""
 
     job_id: str
-    attempt: int
+    generation: int
 
 
 @value
 class Failed:
-    """The attempt ended badly. One of an older attempt is late and is dropped."""
+    """The job came to a bad end."""
 
     job_id: str
-    attempt: int
+    generation: int
 
 
 @value
 class Progressed:
     """The driver measured how far the job has come; replaces what the ledger had reckoned.
 
-    The attempt is the one that runs, or the last one that did. A word of an older one is late and is dropped.
+    The lease is the one it holds, or the last one it held.
     """
 
     job_id: str
-    attempt: int
+    generation: int
     steps_done: float
+
+
+@value
+class Lost:
+    """The attempt is gone, but the job is not over: it waits again."""
+
+    job_id: str
+    generation: int
 
 
 @value
@@ -48,12 +61,18 @@ class Cancelled:
 
 @value
 class Held:
+    """It is not to start yet. A job may be held for several reasons; it waits again when the last of them is gone."""
+
     job_id: str
+    reason: Reason = Reason(Code.HELD)
 
 
 @value
 class Released:
+    """What held it under this code no longer does."""
+
     job_id: str
+    code: Code = Code.HELD
 
 
 @value
@@ -65,9 +84,17 @@ class NodeJoined:
 
 @value
 class NodeLost:
-    """The node is gone, and with it every attempt that held one of its devices."""
+    """The node is gone, and with it every lease on one of its devices."""
 
     node_name: str
+
+
+@value
+class DevicesBlocked:
+    """These devices of the node are somebody else's for now, and no others: a bit mask. Those in use are left."""
+
+    node_name: str
+    mask: int
 
 
 @value
@@ -75,4 +102,17 @@ class Woken:
     """The time has come at which the policy had asked to look again."""
 
 
-Event = Submitted | Finished | Failed | Progressed | Cancelled | Held | Released | NodeJoined | NodeLost | Woken
+Event = (
+    Submitted
+    | Finished
+    | Failed
+    | Lost
+    | Progressed
+    | Cancelled
+    | Held
+    | Released
+    | NodeJoined
+    | NodeLost
+    | DevicesBlocked
+    | Woken
+)

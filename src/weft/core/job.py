@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from weft.core.commands import Allocation
+from weft.core.reasons import Reason
 from weft.core.transitions import PENDING, RUNNING, State
 from weft.core.values import JobSpec
 
@@ -17,15 +18,17 @@ class Job:
     __slots__ = (
         "allocation",
         "arrival_s",
-        "attempt",
         "best_rate_hz",
         "declared_steps",
         "first_start_s",
         "first_wait_s",
         "gang_size",
+        "generation",
+        "holds",
         "id",
         "is_running",
         "is_waiting",
+        "last_allocation",
         "rate_hz",
         "settled_run_s",
         "settled_steps",
@@ -48,8 +51,10 @@ class Job:
         self.is_running = False
         self.is_waiting = True
         self.declared_steps = math.inf if spec.declared_steps is None else spec.declared_steps
-        self.attempt = 0
+        self.generation = 0
         self.allocation = NOTHING
+        self.last_allocation = NOTHING
+        self.holds: tuple[Reason, ...] = ()
         self.since_s = now
         self.first_start_s = math.inf
         self.first_wait_s = 0.0  # how long it had waited when it first started
@@ -61,7 +66,7 @@ class Job:
 
     def __repr__(self) -> str:
         return (
-            f"Job({self.id}: {self.state} since {self.since_s:g} s, attempt {self.attempt}, gang {self.gang_size}, "
+            f"Job({self.id}: {self.state} since {self.since_s:g} s, lease {self.generation}, gang {self.gang_size}, "
             f"ran {self.settled_run_s:g} s before)"
         )
 
@@ -72,7 +77,7 @@ class Job:
         self.is_waiting = state is PENDING
 
     def run_s(self, now: float) -> float:
-        """How long it has held devices, all attempts."""
+        """How long it has held devices, all leases."""
         if self.is_running:
             return self.settled_run_s + (now - self.since_s)
         return self.settled_run_s

@@ -12,6 +12,10 @@ class Code(StrEnum):
     FITS_AFTER_PREEMPTING = "fits-after-preempting"
     PREEMPTED_FOR = "preempted-for"
     HELD = "held"
+    COMES_AFTER = "comes-after"
+    ARRAY_LIMIT = "array-limit"
+    BACKING_OFF = "backing-off"
+    ENDING = "ending"
     NEEDS_DEVICES = "needs-devices"
     NEEDS_BLOCK = "needs-block"
     NEEDS_TYPE = "needs-type"
@@ -20,6 +24,7 @@ class Code(StrEnum):
     TENANT_LIMIT = "tenant-limit"
     BETTER_LATER = "better-later"
     NEXT_DECISION = "next-decision"
+    IN_LINE = "in-line"
 
 
 TEMPLATES = {
@@ -27,6 +32,10 @@ TEMPLATES = {
     Code.FITS_AFTER_PREEMPTING: "starts on {0} devices after preempting {1} of the jobs behind it",
     Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
     Code.HELD: "held by its owner",
+    Code.COMES_AFTER: "starts once {0} has succeeded",
+    Code.ARRAY_LIMIT: "of its array, {0} may run at once",
+    Code.BACKING_OFF: "attempt {0} {1}; the next begins {2} s after it",
+    Code.ENDING: "{0}; its processes are being ended",
     Code.NEEDS_DEVICES: "needs {0} devices; {1} are free",
     Code.NEEDS_BLOCK: "needs {0} devices on {2}; the largest free block is {1}",
     Code.NEEDS_TYPE: "needs {0} devices of type {1}; the cluster has {2}",
@@ -35,6 +44,7 @@ TEMPLATES = {
     Code.TENANT_LIMIT: "needs {2} devices; tenant {0} may hold {1} at once",
     Code.BETTER_LATER: "would end sooner by waiting its turn for {0}",
     Code.NEXT_DECISION: "fits; starts with the next decision",
+    Code.IN_LINE: "waits its turn behind {0} others",
 }
 
 
@@ -46,4 +56,4 @@ class Reason:
     details: tuple[int | float | str, ...] = ()
 
     def __str__(self) -> str:
-        return TEMPLATES[self.code].format(*self.details)
+        return TEMPLATES[self.code].format(*self.details).replace(" 1 devices", " 1 device")

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from weft.core.commands import Command, WakeAt
+from weft.core.commands import Command, Preempt, Start, WakeAt
 from weft.core.errors import IllegalEventError, InputError, WeftError
-from weft.core.events import Event, Failed, Finished, Woken
+from weft.core.events import Event, Failed, Finished, Lost, Woken
+from weft.core.job import Job
 from weft.core.ledger import RECORDERS, Ledger
-from weft.core.plan import check
-from weft.core.reasons import Code, Reason
+from weft.core.plan import Eviction, check
+from weft.core.reasons import Reason
 from weft.core.transitions import State
 from weft.core.values import Cluster
 from weft.core.view import Decider, View
 
-COMPLETIONS = (Finished, Failed)
+COMPLETIONS = (Finished, Failed, Lost)
 """Recorded before all other events of their instant."""
 
 
 class Scheduler:
     """Record, decide, check, commit: one decision for all events of one instant."""
 
-    def __init__(self, cluster: Cluster, policy: Decider) -> None:
-        self.ledger = Ledger(cluster)
+    def __init__(self, cluster: Cluster | Ledger, policy: Decider) -> None:
+        self.ledger = cluster if isinstance(cluster, Ledger) else Ledger(cluster)
         self._policy = policy
         self._wake_at = math.inf
         self._now = -math.inf
@@ -34,8 +35,12 @@ class Scheduler:
         An illegal event changes nothing. It is raised when the others of its instant have been recorded; the
         next call decides on those.
         """
+        self.record(events, now)
+        return self.decide(now)
+
+    def decide(self, now: float) -> list[Command]:
+        """Make one decision on what has been recorded. A policy that fails has changed nothing; ask again."""
         ledger = self.ledger
-        self._record(events, now)
         changes, ledger.changes = ledger.changes, []
         try:
             plan = self._policy.decide(View(ledger, changes, now))
@@ -53,7 +58,8 @@ class Scheduler:
             commands.append(WakeAt(plan.wake_at))
         return commands
 
-    def _record(self, events: Sequence[Event], now: float) -> None:
+    def record(self, events: Sequence[Event], now: float) -> None:
+        """Write down what happened at this instant; the decision on it is still to be made."""
         if now < self._now:
             raise IllegalEventError(f"it is {self._now:g} s already, and something happens at {now:g} s")
         self._now = now
@@ -70,6 +76,33 @@ class Scheduler:
         if illegal is not None:
             raise illegal
 
+    def repeat(self, decided: Start | Preempt, now: float) -> None:
+        """Commit again what was decided at this instant, from the log."""
+        if isinstance(decided, Preempt):
+            self.ledger.evict(Eviction(decided.job_id, decided.reason), now)
+        else:
+            self.ledger.give_again(decided, now)
+        self.ledger.take_stops()
+        self.ledger.changes.clear()
+        self.ledger.version += 1
+
+    def change_policy(self, policy: Decider) -> None:
+        """From the next decision on. Nobody who runs is disturbed by the change itself."""
+        self._policy = policy
+        self._wake_at = math.inf
+        self.ledger.version += 1
+
+    def waiting_line(self, now: float) -> list[Job]:
+        """The waiting jobs in the policy's order, by arrival if it does not tell."""
+        view = View(self.ledger, (), now)
+        told: Callable[[View], list[Job]] | None = getattr(self._policy, "waiting_line", None)
+        return told(view) if told else [job for job in self.ledger.jobs.values() if job.is_waiting]
+
+    @property
+    def rule(self) -> str:
+        """By which rule the policy orders jobs, in a few words."""
+        return str(getattr(self._policy, "rule", "") or type(self._policy).__name__)
+
     def reason(self, job_id: str, now: float) -> Reason | None:
         """Why a live job does not run; None if it does."""
         job = self.ledger.jobs.get(job_id)
@@ -78,5 +111,5 @@ class Scheduler:
         if job.is_running:
             return None
         if job.state is State.HELD:
-            return Reason(Code.HELD)
+            return job.holds[-1]
         return self._policy.explain(View(self.ledger, (), now), job)

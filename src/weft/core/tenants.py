@@ -53,6 +53,18 @@ class Tenants:
         account.since_s = now
         account.devices_held += devices
 
+    def settled(self) -> dict[str, tuple[float, float]]:
+        """What each tenant had had when its holdings last changed, and when that was."""
+        return {tenant: (account.settled, account.since_s) for tenant, account in self._accounts.items()}
+
+    def restore(self, tenant: str, settled: float, since_s: float) -> None:
+        account = self._accounts[tenant] = _Account()
+        account.settled, account.since_s = settled, since_s
+
+    def hold(self, tenant: str, devices: int) -> None:
+        """It has held so many devices more since what was restored of it."""
+        self._accounts[tenant].devices_held += devices
+
     def validate(self, jobs: Iterable[Job]) -> None:
         held = dict.fromkeys(self._accounts, 0)
         live = dict.fromkeys(self._accounts, 0)

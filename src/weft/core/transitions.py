@@ -28,13 +28,16 @@ TRANSITIONS: dict[tuple[State, type], State] = {
     (State.PENDING, events.Cancelled): State.CANCELLED,
     (State.PENDING, events.Finished): State.FINISHED,  # it was told to pause, but had just come to its end
     (State.PENDING, events.Failed): State.FAILED,
+    (State.PENDING, events.Lost): State.PENDING,  # while it was paused
     (State.HELD, events.Held): State.HELD,
     (State.HELD, events.Released): State.PENDING,
     (State.HELD, events.Cancelled): State.CANCELLED,
     (State.HELD, events.Finished): State.FINISHED,
     (State.HELD, events.Failed): State.FAILED,
+    (State.HELD, events.Lost): State.HELD,
     (State.RUNNING, commands.Preempt): State.PENDING,
     (State.RUNNING, events.NodeLost): State.PENDING,
+    (State.RUNNING, events.Lost): State.PENDING,
     (State.RUNNING, events.Finished): State.FINISHED,
     (State.RUNNING, events.Failed): State.FAILED,
     (State.RUNNING, events.Cancelled): State.CANCELLED,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import resource
 import signal
 import struct
 from collections.abc import Mapping, Sequence
@@ -13,13 +11,13 @@ from signal import Signals
 
 import weft.runtime
 from weft.core.errors import InputError, WeftError
+from weft.node.bare import NOT_FOUND, limit_memory, signals_as_bare, why_not_started
 from weft.node.terminal import Terminal
 from weft.node.watching import Mask, Watched
 from weft.runtime import layout
 from weft.runtime.page import Page, start_time
 
 INJECT = str(Path(weft.runtime.__file__).parent / "inject")
-NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
 class CommandError(InputError):
@@ -83,7 +81,7 @@ def _start(
             page.words[layout.TASK_START] = start_time(os.getpid())
             page.words[layout.TASK_PID] = os.getpid()
             _as_bare(mask, on_death)
-            _limit(limit_bytes)
+            limit_memory(limit_bytes)
             os.execvpe(command[0], list(command), env)  # noqa: S606 - to run it is what we are asked
         except OSError as error:
             os.write(writing, struct.pack("i", error.errno))
@@ -95,47 +93,16 @@ def _start(
     if answer:
         os.waitpid(pid, 0)
         terminal.take_back(pid)
-        raise _not_started(command[0], *struct.unpack("i", answer))
+        (number,) = struct.unpack("i", answer)
+        raise CommandError(*why_not_started(command[0], number, "exec"))
     return pid
 
 
 def _as_bare(mask: Mask, on_death: object) -> None:
-    """Signals as if the command had been started without us; Python ignores two of them for itself."""
-    for ignored in (Signals.SIGPIPE, Signals.SIGXFSZ):
-        signal.signal(ignored, signal.SIG_DFL)
+    """Signals as if the command had been started without us."""
+    signals_as_bare()
     if on_death == signal.SIG_IGN:
         signal.signal(Signals.SIGCHLD, signal.SIG_IGN)
     if signal.getsignal(Signals.SIGINT) != signal.SIG_IGN:
         signal.signal(Signals.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _limit(limit_bytes: int) -> None:
-    """Bound the private memory of each process from here on. A lower bound that is there already stays."""
-    if limit_bytes:
-        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (_lower(limit_bytes, soft), _lower(limit_bytes, hard)))
-
-
-def _lower(limit_bytes: int, present: int) -> int:
-    return limit_bytes if present == resource.RLIM_INFINITY else min(limit_bytes, present)
-
-
-def _not_started(name: str, number: int) -> CommandError:
-    import shutil  # only needed here, and takes its time
-
-    script = f"to run a script: weft exec -- python {name}" if name.endswith(".py") else ""
-    if number == errno.ENOENT and not shutil.which(name):
-        quoted = "write it without quotes around the whole" if " " in name else ""
-        hint = quoted or script or "is it installed, and its folder on PATH?"
-        return CommandError(f'there is no command "{name}"', hint, NOT_FOUND)
-    if number == errno.ENOENT:  # the file is there
-        hint = "its first line has to name a program, as in #!/usr/bin/env python3"
-        return CommandError(f"{name} cannot be run: what its first line names is not there", hint, NOT_EXECUTABLE)
-    if Path(name).is_dir():
-        return CommandError(f"{name} cannot be run: it is a folder", "name a program in it", NOT_EXECUTABLE)
-    hints = {
-        errno.ENOEXEC: script or "a script begins with a line such as #!/bin/sh",
-        errno.EACCES: script or f"chmod +x {name}, if it is a program",
-    }
-    return CommandError(f"{name} cannot be run: {os.strerror(number).lower()}", hints.get(number, ""), NOT_EXECUTABLE)

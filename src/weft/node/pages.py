@@ -134,6 +134,15 @@ def _refuse_if_used(path: Path) -> None:
             raise InputError(f"{each} is in use by {user}", f"wait for its end, or {ELSEWHERE}")
 
 
+def is_used(path: Path) -> bool:
+    """Whether a process that lives uses this page."""
+    try:
+        with _opened(path) as page:
+            return bool(_user(page))
+    except PageError:
+        return False
+
+
 def _user(page: Page) -> str:
     """Who still uses this page; empty if nobody does."""
     words = page.words

@@ -68,7 +68,7 @@ def _gate(task: Task, at_step: int, deadline: float) -> bool:
             if not rank.is_asked:  # it claimed a page since
                 rank.ask(Depth.GATE, at_step)
             (gang if rank.world else others).append(rank)
-        _refuse_if_superseded(gang + others)
+        _refuse_if_superseded([*task.firsts, *gang, *others])
         meeting = _send_on(gang, step)
         step = meeting.step
         is_standing = (gang or others) and meeting.is_met and all(rank.has_answered for rank in others)

@@ -7,9 +7,9 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from weft.core.value import value
+from weft.runtime import procfs
 
 POLL_S = 0.001
 ENDED = ("Z", "X")
@@ -23,16 +23,17 @@ class Process:
     state: str
     parent: int
     group: int
+    session: int
     start: int
 
 
 def process(pid: int) -> Process | None:
     """What is known of a process; None if there is none of that number."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[19]))
-    except (OSError, IndexError, ValueError):
+    fields = procfs.fields(pid)
+    if len(fields) <= procfs.START:
         return None
+    numbers = (procfs.PARENT, procfs.GROUP, procfs.SESSION, procfs.START)
+    return Process(pid, fields[procfs.STATE].decode(), *(int(fields[each]) for each in numbers))
 
 
 def is_alive(pid: int, start: int) -> bool:
@@ -42,14 +43,38 @@ def is_alive(pid: int, start: int) -> bool:
 
 
 def family(roots: Iterable[int]) -> set[int]:
-    """These processes, the groups they lead, and all descendants: torchrun puts each rank into a session of its own."""
-    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-    everybody = {pid: found for pid in numbers if (found := process(pid))}
-    roots = set(roots)
-    members = {pid for pid, found in everybody.items() if pid in roots or found.group in roots}
-    while more := {pid for pid, found in everybody.items() if found.parent in members} - members:
-        members |= more
-    return {pid for pid in members if everybody[pid].state not in ENDED}
+    """These processes, the groups and sessions they lead, and all descendants: torchrun gives each rank a session."""
+    roots, all_processes = set(roots), everybody()
+    members = {each.pid for each in all_processes if roots & {each.pid, each.group, each.session}}
+    members = with_descendants(members, all_processes)
+    return {each.pid for each in all_processes if each.pid in members and each.state not in ENDED}
+
+
+def everybody() -> list[Process]:
+    """All processes of this machine that can be seen from here, as they are one after the other."""
+    numbers = [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]  # noqa: PTH208 - ten times as fast
+    return [found for pid in numbers if (found := process(pid))]
+
+
+def children(parents: Iterable[int]) -> set[int]:
+    parents = set(parents)
+    return {each.pid for each in everybody() if each.parent in parents} if parents else set()
+
+
+def with_descendants(members: set[int], among: Iterable[Process]) -> set[int]:
+    """These, their children, the children of those, and so on."""
+    while more := {each.pid for each in among if each.parent in members} - members:
+        members = members | more
+    return members
+
+
+def resident_bytes(pid: int) -> int:
+    """What a process takes of the machine's memory; 0 if there is none of that number."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as statm:  # noqa: PTH123
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
 
 
 def stop(roots: Iterable[int]) -> set[int]:

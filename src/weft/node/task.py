@@ -63,6 +63,7 @@ class Task:
         self._pages = pages
         self._ranks = {page.path: Rank(page) for page in pages}
         self._stopped: set[int] = set()
+        self.shepherds: frozenset[int] = frozenset()  # to whom the task's orphans come
 
     @property
     def ranks(self) -> list[Rank]:
@@ -80,6 +81,11 @@ class Task:
         except PageError:  # there is none, or a stranger's file
             return False
         return True
+
+    @property
+    def firsts(self) -> list[Rank]:
+        """What stands on the tasks' own pages, claimed or not."""
+        return [self._first(page) for page in self._pages]
 
     @property
     def roots(self) -> set[int]:
@@ -110,7 +116,7 @@ class Task:
 
     def ask(self, depth: int, run_to: int = 0) -> None:
         """Ask the tasks as a whole: the ranks there are, and those that are still to claim a page."""
-        for rank in {id(rank): rank for rank in [*map(self._first, self._pages), *self.ranks]}.values():
+        for rank in {id(rank): rank for rank in [*self.firsts, *self.ranks]}.values():
             rank.ask(depth, run_to)
 
     def wait(self, timeout_s: float) -> None:
@@ -123,7 +129,7 @@ class Task:
         """Stop all processes where they stand; how many."""
         for page in self._pages:
             page.words[layout.STOPPED] = page.words[layout.REQUEST] >> 8
-        self._stopped = processes.stop(self.roots)
+        self._stopped = processes.stop(self.roots | processes.children(self.shepherds))
         return len(self._stopped)
 
     def _first(self, page: Page) -> Rank:
@@ -148,7 +154,8 @@ class Task:
         """Run on from where it stands. A task that does not pause is left as it is."""
         self.ask(Depth.RUN)
         if self.is_stopped:
-            processes.go_on(self.roots | self._stopped)  # whose leader has ended is found by nobody else
+            # Whose leader has ended is found by nobody else.
+            processes.go_on(self.roots | self._stopped | processes.children(self.shepherds))
         for page in self._pages:
             page.words[layout.STOPPED] = 0
 

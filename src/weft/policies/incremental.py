@@ -121,7 +121,7 @@ class _Walk:
         candidates, order, total = self._candidates, self._order, self._line.room.total
         is_sorted = self._is_sorted
         for entry in newcomers:
-            if (freed is None or entry.key < freed) and self._line.entries.get(entry.job.id) is entry:
+            if (freed is None or entry.key <= freed) and self._line.entries.get(entry.job.id) is entry:
                 candidates.append((entry.key, entry))
         if freed is not None:
             self._look_at_all_behind(freed)

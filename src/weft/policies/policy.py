@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from weft.core.job import Job
@@ -67,6 +67,19 @@ class Policy:
         """Whether what the incremental planner relies on holds for these stages."""
         is_static = self.match.is_static and self.share.is_static
         return is_static and (not order.may_block or order.blockers_come_first)
+
+    @property
+    def rule(self) -> str:
+        return self.order.rule
+
+    def waiting_line(self, view: View) -> list[Job]:
+        """The waiting jobs, first the one that goes first."""
+        waiting = [job for job in view.jobs.values() if job.is_waiting]
+        return sorted(waiting, key=lambda job: self.order.rank(view, job))
+
+    def recall(self, services: Iterable[float]) -> None:
+        """Learn from the device-seconds that jobs before its time needed, where the order learns."""
+        self.order.recall(services)
 
     def explain(self, view: View, job: Job) -> Reason:
         overdue = self._bypass.blocker(view, job) if self._bypass else None

@@ -31,6 +31,8 @@ class Admit(Protocol):
 class Order(Protocol):
     """Who goes first."""
 
+    rule: str
+    """The same in a few words, for whoever asks why a job waits."""
     preempts: bool
     """Whether running jobs stand in the line too and lose their devices to those before them."""
 
@@ -62,10 +64,19 @@ class Order(Protocol):
         """When to look again if nothing happens, with these jobs running and so many waiting from now on."""
         ...
 
+    def rank(self, view: View, job: Job) -> Key:
+        """Where a waiting job stands among those that wait, as far as that can be said of one alone."""
+        ...
+
+    def recall(self, services: Iterable[float]) -> None:
+        """Learn from the device-seconds that jobs before its time needed, if it learns."""
+        ...
+
 
 class KeyedOrder:
     """An order by a key per job: derive from this, write `key`, and the fast line does the rest."""
 
+    rule = "by a key of its own"
     preempts = False
     drifts = False
     """Whether keys of running jobs move with time, so that they must be ranked anew at each decision."""
@@ -128,6 +139,12 @@ class KeyedOrder:
         now = view.now
         jobs = [job for job in view.jobs.values() if _in_line(job, self.preempts)]
         return sorted(jobs, key=lambda job: self.key(job, now))
+
+    def rank(self, view: View, job: Job) -> Key:
+        return self.key(job, view.now)
+
+    def recall(self, services: Iterable[float]) -> None:
+        """There is nothing to learn."""
 
     def eviction_line(self, view: View) -> list[Job]:
         now = view.now

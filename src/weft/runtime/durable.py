@@ -3,9 +3,10 @@
 import errno
 import hashlib
 import os
-import signal
 from contextlib import contextmanager
-from typing import BinaryIO, Dict, Iterator, Optional, Union
+from typing import BinaryIO, Iterator, Optional, Union
+
+from .failing import reach as reach
 
 # Every instant of Store.save that leaves a different folder behind, in order.
 FAIL_POINTS = (
@@ -21,16 +22,6 @@ FAIL_POINTS = (
     "manifest-removed",  # that of an older checkpoint, whose payload is still there; reached after each
     "left-over-removed",  # a temporary, or a payload that no manifest names; reached after each
 )
-_times_reached: Dict[str, int] = {}
-
-
-def reach(name: str) -> None:
-    """Die here if WEFT_FAIL_AT says so: by its name the first time, by "name:K" the K-th time."""
-    wanted, _, nth = os.environ.get("WEFT_FAIL_AT", "").partition(":")
-    if wanted == name:
-        _times_reached[name] = _times_reached.get(name, 0) + 1
-        if _times_reached[name] == int(nth or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class SummedFile:

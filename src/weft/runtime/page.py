@@ -9,6 +9,7 @@ from time import monotonic_ns
 from typing import Dict, Optional
 
 from . import layout
+from .procfs import start_time as start_time
 
 
 class PageError(Exception):
@@ -131,15 +132,6 @@ def _check(path: str, fd: int) -> None:
         raise PageError("%s is a control page of version %d; this weft knows %d" % (path, version, layout.PAGE_VERSION))
     if size != layout.PAGE_BYTES or os.fstat(fd).st_size < layout.PAGE_BYTES:
         raise PageError("%s is a damaged control page: %d bytes long" % (path, os.fstat(fd).st_size))
-
-
-def start_time(pid: int) -> int:
-    """When a process started, in clock ticks since boot; 0 if there is no such process."""
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
 
 
 def claimed_beside(path: str, number: int) -> str:

@@ -30,10 +30,10 @@ class Living:
     """A job that has arrived and is not over: what is true of it, beside what the scheduler knows."""
 
     __slots__ = (
-        "attempt",
         "first_start_s",
+        "generation",
         "is_as_reckoned",
-        "last_attempt",
+        "last_generation",
         "pace",
         "paces_from_s",
         "position",
@@ -50,8 +50,8 @@ class Living:
         self.spec = spec
         self.steps = steps
         self.steps_left = steps
-        self.attempt = 0  # of the attempt that runs; 0 while none does
-        self.last_attempt = 0
+        self.generation = 0  # of the lease it holds; 0 while it holds none
+        self.last_generation = 0
         self.preemptions = 0
         self.run_s = 0.0
         self.first_start_s = math.nan
@@ -64,8 +64,8 @@ class Living:
 
     def progress(self, now: float) -> Progressed:
         """How far it has come by now."""
-        made = max(0.0, now - self.paces_from_s) * self.pace if self.attempt else 0.0
-        return Progressed(self.spec.id, self.last_attempt, self.steps - self.steps_left + made)
+        made = max(0.0, now - self.paces_from_s) * self.pace if self.generation else 0.0
+        return Progressed(self.spec.id, self.last_generation, self.steps - self.steps_left + made)
 
 
 class Rows:
@@ -146,8 +146,8 @@ class Simulation:
         """Completions, then the wake-up, of this instant. Who has next to nothing left to do is done."""
         events: list[Event] = []
         while self._to_come and self._to_come[0][0] <= now + EPSILON_S:
-            _, _, attempt, living = heappop(self._to_come)
-            if attempt == living.attempt:
+            _, _, generation, living = heappop(self._to_come)
+            if generation == living.generation:
                 events.append(self._finish(living, now))
         if self._wake_at <= now:
             self._wake_at = math.inf
@@ -188,8 +188,8 @@ class Simulation:
         self._finished += 1
         if self._finished % REPORT_EVERY == 0:
             self._watch(self._finished)
-        attempt, living.attempt = living.attempt, 0
-        return Finished(living.spec.id, attempt)
+        generation, living.generation = living.generation, 0
+        return Finished(living.spec.id, generation)
 
     # ---- what is done
 
@@ -206,27 +206,27 @@ class Simulation:
     def _start(self, command: Start, now: float) -> None:
         living = self._living[command.job_id]
         rate_hz, slowdown = self._ground.pace(living.spec, command.allocation)
-        delay_s = self._world.preemption_s if command.attempt > 1 else 0.0
-        if command.attempt == 1:
+        delay_s = self._world.preemption_s if command.generation > 1 else 0.0
+        if command.generation == 1:
             living.first_start_s = now
-        living.attempt = living.last_attempt = command.attempt
+        living.generation = living.last_generation = command.generation
         living.pace = rate_hz / slowdown
         living.started_s = now
         living.paces_from_s = now + delay_s
         living.is_as_reckoned = slowdown == 1.0 and delay_s == 0.0
         ends_s = living.paces_from_s + living.steps_left / living.pace
-        heappush(self._to_come, (ends_s, living.position, living.attempt, living))
+        heappush(self._to_come, (ends_s, living.position, living.generation, living))
 
     def _preempt(self, command: Preempt, now: float) -> None:
         living = self._living[command.job_id]
         living.steps_left -= max(0.0, now - living.paces_from_s) * living.pace
         living.run_s += now - living.started_s
         living.preemptions += 1
-        living.attempt = 0  # what was to come of it is stale
+        living.generation = 0  # what was to come of it is stale
         if not living.is_as_reckoned:
             self._notes.append(living)
         if len(self._to_come) > 64 + 2 * len(self.scheduler.ledger.running):
-            self._to_come = [item for item in self._to_come if item[2] == item[3].attempt]
+            self._to_come = [item for item in self._to_come if item[2] == item[3].generation]
             heapify(self._to_come)
 
     # ---- what is left

@@ -10,6 +10,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def span(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 90:
+        return f"{seconds:.3g} s" if seconds >= 0.001 else "0 s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
     """The name that was probably meant, or nothing."""
     by_lower = {each.lower(): each for each in names}

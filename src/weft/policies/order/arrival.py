@@ -12,6 +12,7 @@ from weft.policies.stages import Key, KeyedOrder
 class Arrival(KeyedOrder):
     strict: bool
 
+    rule = "first come, first served"
     blockers_come_first = True  # all do, or none
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ class Attained(KeyedOrder):
     quantum_s: float
     """While jobs wait, the longest time between two decisions."""
 
+    rule = "who has had the least device-time goes first"
     preempts = True
     is_moved_by_eviction = False
     drifts = True

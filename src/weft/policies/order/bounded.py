@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from weft.core.job import Job
@@ -28,6 +29,7 @@ class Bounded(KeyedOrder):
 
     def __post_init__(self) -> None:
         checked_limit_s(self.limit_s)
+        self.rule = f"{self.inner.rule}; but who has waited {self.limit_s:g} s goes before all others"
         self.preempts = self.inner.preempts
         self.drifts = self.inner.drifts
         self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first
@@ -58,6 +60,9 @@ class Bounded(KeyedOrder):
             if change is Change.LEFT:
                 self.overdue.discard(job.id)
         return self.inner.learn(view)
+
+    def recall(self, services: Iterable[float]) -> None:
+        self.inner.recall(services)
 
     def look_again_at(self, now: float, jobs_waiting: int) -> float:
         return self.inner.look_again_at(now, jobs_waiting)

@@ -12,6 +12,7 @@ from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.order.lines import LineOrder
+from weft.policies.stages import Key
 from weft.policies.tenant_queues import TenantQueues
 
 
@@ -22,6 +23,8 @@ class CapacityQueues(LineOrder):
     max_share: float = 1.0
     """The part of all devices that one tenant may hold at once: capacity is elastic up to here."""
     queues: TenantQueues = field(default_factory=TenantQueues, init=False, repr=False)
+
+    rule = "the tenant that holds the fewest devices goes first, its oldest job first"
 
     def __post_init__(self) -> None:
         if not 0 < self.max_share <= 1:
@@ -49,6 +52,9 @@ class CapacityQueues(LineOrder):
                 heappop(heap)
             else:
                 heapreplace(heap, (used + job.gang_size, successor.tie, successor))
+
+    def rank(self, view: View, job: Job) -> Key:
+        return (view.tenants.devices_held(job.tenant), job.tie)
 
     def why_not(self, view: View, job: Job) -> Reason | None:
         head = next(_waiting({other.id: other for other in view.jobs.values() if other.tenant == job.tenant}), job)

@@ -12,6 +12,7 @@ from weft.core.job import Job
 from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.order.lines import LineOrder
+from weft.policies.stages import Key
 from weft.policies.tenant_queues import TenantQueues
 from weft.policies.types import devices_by_type, type_of
 
@@ -30,6 +31,7 @@ class FairTenants(LineOrder):
     queues: TenantQueues = field(default_factory=TenantQueues, init=False, repr=False)
     picks: list[Job] = field(default_factory=list, init=False, repr=False)
 
+    rule = "the tenant that has had the least device-time goes first"
     preempts = True
 
     def __post_init__(self) -> None:
@@ -46,6 +48,9 @@ class FairTenants(LineOrder):
         picked = {job.id for job in self.picks}
         yield from (job for job in view.running.values() if job.id not in picked)
         yield from (job for job in view.jobs.values() if job.is_waiting and job.id not in picked)
+
+    def rank(self, view: View, job: Job) -> Key:
+        return (view.tenants.attained(job.tenant, view.now), job.tie)
 
     def eviction_line(self, view: View) -> list[Job]:
         """In the order of the picks; those not picked at all go first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from weft.core.job import Job
@@ -23,6 +24,7 @@ class GittinsQueues(ServiceQueues):
     history: History = field(default_factory=History)
     learns: bool = True
 
+    rule = "by queues of device-time; within one, who is likeliest to end soon, seeing how long others took"
     drifts = True
 
     def key(self, job: Job, now: float) -> Key:
@@ -30,6 +32,12 @@ class GittinsQueues(ServiceQueues):
         queue = self.queue_of(job, now)
         index = self.history.index(service, self.thresholds[queue]) if queue < len(self.thresholds) else 0.0
         return (queue, -index, job.first_start_s, job.tie)
+
+    def recall(self, services: Iterable[float]) -> None:
+        if self.learns:
+            for service in services:
+                self.history.add(service)
+            self.history.refresh()
 
     def learn(self, view: View) -> bool:
         super().learn(view)

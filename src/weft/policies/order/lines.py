@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from weft.core.job import Job
 from weft.core.reasons import Reason
 from weft.core.view import View
+from weft.policies.stages import Key
 
 
 class LineOrder:
     """An order that gives the whole line: write `line`, and what else differs from these."""
 
+    rule = "by a line of its own"
     preempts = False
 
     def prepare(self, view: View) -> None:
@@ -29,6 +31,12 @@ class LineOrder:
 
     def why_not(self, view: View, job: Job) -> Reason | None:
         return None
+
+    def rank(self, view: View, job: Job) -> Key:
+        return (job.tie,)
+
+    def recall(self, services: Iterable[float]) -> None:
+        """There is nothing to learn."""
 
     def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
         return math.inf

@@ -36,6 +36,7 @@ class ServiceQueues(KeyedOrder):
     promote_knob: float | None = None
     promotions: dict[str, Promotion] = field(default_factory=dict, init=False, repr=False)
 
+    rule = "who has had less device-time goes first, in queues; within one, who started first"
     preempts = True
     is_moved_by_eviction = False
 
@@ -85,7 +86,7 @@ class ServiceQueues(KeyedOrder):
 
     def _promoted_at(self, job: Job, now: float) -> float:
         """When it will have waited long enough, if it goes on waiting."""
-        if self.promote_knob is None or job.attempt == 0 or self.queue_of(job, now) == 0:
+        if self.promote_knob is None or job.generation == 0 or self.queue_of(job, now) == 0:
             return math.inf
         return now + self._wait_lacking_s(job, now)
 

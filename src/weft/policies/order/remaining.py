@@ -17,6 +17,7 @@ class Remaining(KeyedOrder):
     by_service: bool
     """Multiply by the gang size."""
 
+    rule = "the shortest remaining work goes first"
     preempts = True
     is_moved_by_eviction = False
     drifts = True

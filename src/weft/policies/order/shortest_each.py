@@ -23,6 +23,8 @@ class ShortestOnEachType(LineOrder):
     by_type: dict[str, list[tuple[float, tuple[float, int], Job]]] = field(default_factory=dict, init=False, repr=False)
     version: int = field(default=0, init=False, repr=False)
 
+    rule = "matched to device types so that the sum of completion times is least"
+
     def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
         chosen: set[str] = set()
         lists = [self._candidates(kind, draft, admitted) for kind in self.by_type]

@@ -1,0 +1,71 @@
+"""The options of `weft run` and `weft submit`: what may be said about a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from weft.job_request import CLASSES, Options, job_request
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+AT_LEAST_ONE = click.IntRange(min=1)
+
+
+def complete_command(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+COMMAND = click.argument(
+    "command", nargs=-1, metavar="-- CMD...", type=click.UNPROCESSED, shell_complete=complete_command
+)
+OPTIONS = (
+    click.option("--gpus", type=AT_LEAST_ONE, metavar="N", help="Devices in all.  [default: one for each task]"),
+    click.option(
+        "--ntasks",
+        type=AT_LEAST_ONE,
+        metavar="M",
+        help="Start M processes as one gang, each with torchrun's variables (RANK, WORLD_SIZE, ...).  [default: 1]",
+    ),
+    click.option("--gpu-mem", metavar="SIZE", help="Device memory it may use, as in 4G."),
+    click.option("--mem", metavar="SIZE", help="Host memory it needs, as in 16G."),
+    click.option(
+        "--class",
+        "job_class",
+        type=click.Choice(CLASSES),
+        help="guaranteed runs as if alone, opportunistic uses what is left.  [default: auto]",
+    ),
+    click.option("--name", metavar="X", help="What to call it in listings."),
+    click.option(
+        "--time",
+        metavar="TIME",
+        help="How long it may run: 90s, 30m, 2h, 1d, HH:MM:SS, D-HH:MM:SS; a number is seconds.",
+    ),
+    click.option("--tenant", metavar="NAME", envvar="WEFT_TENANT", help="On whose account.  [env: WEFT_TENANT]"),
+    click.option("--steps", type=AT_LEAST_ONE, metavar="N", help="How many steps it will make; gives an ETA."),
+    click.option(
+        "--retries", type=click.IntRange(min=0), metavar="N", help="Start it again so often if it fails.  [default: 0]"
+    ),
+    click.option("--no-requeue", is_flag=True, help="Let it fail if its node is lost, instead of starting it again."),
+    click.option("--hold", is_flag=True, help="Do not start it before weft release."),
+    click.option("--types", metavar="A100,V100", multiple=True, help="Device types it may use.  [default: any]"),
+)
+
+
+def job_options(command: Decorated) -> Decorated:
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return COMMAND(command)
+
+
+def asked(command: tuple[str, ...], array: str | None = None, **said: Any) -> dict[str, Any]:
+    """What to send to the daemon for what was said on the command line."""
+    no_requeue, hold = said.pop("no_requeue"), said.pop("hold")
+    options: Options = {**said, "requeue": False if no_requeue else None, "hold": hold or None}  # type: ignore[typeddict-item]
+    return job_request(command, array, options)

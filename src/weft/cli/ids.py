@@ -1,0 +1,35 @@
+"""Ids of jobs as arguments, completed by the shell from what the daemon knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.core.errors import WeftError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMPLETION_S = 1.0
+
+
+def complete_job(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of the jobs that wait or run; of all, where a verb is about ended ones too. Without a daemon, none."""
+    from click.shell_completion import CompletionItem
+
+    from weft.client import Client
+
+    try:
+        jobs = Client(timeout_s=COMPLETION_S).queue(all=context.info_name in ("status", "why", "logs"))
+    except (WeftError, OSError):
+        return []
+    return [
+        CompletionItem(job["id"], help=f"{job['name'] or ''} {job['state'].lower()}".strip())
+        for job in jobs
+        if job["id"].startswith(incomplete)
+    ]
+
+
+job_id_argument = click.argument("job_id", metavar="ID", shell_complete=complete_job)
+job_ids_argument = click.argument("job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_job)

@@ -1,0 +1,121 @@
+"""Figures and tables for people: aligned columns that also cut and awk can read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+LETTERS = {
+    "PENDING": "PD",
+    "RUNNING": "R",
+    "PAUSED": "PA",
+    "SUCCEEDED": "CD",
+    "FAILED": "F",
+    "CANCELLED": "CA",
+}
+"""States as squeue writes them, where it has them."""
+
+LONGEST_NAME = 24
+NOTHING = "-"
+
+
+def show_json(value: object) -> None:
+    import json
+
+    click.echo(json.dumps(value, indent=2))
+
+
+def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """All but the last column as wide as they need. On a terminal, a line is cut where the terminal ends."""
+    lines = [list(heads), *([printable(cell) or NOTHING for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads) - 1)]
+    limit = terminal_size()[0] if sys.stdout.isatty() else None
+    for line in lines:
+        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
+        click.echo("  ".join([*padded, line[-1]])[:limit].rstrip())
+
+
+def terminal_size() -> tuple[int, int]:
+    """Columns and rows of whichever of our three files is a terminal."""
+    for fd in (1, 2, 0):
+        try:
+            size = os.get_terminal_size(fd)
+        except OSError:
+            continue
+        if size.columns and size.lines:
+            return size.columns, size.lines
+    return 80, 24
+
+
+def printable(text: object) -> str:
+    """Without what would move a terminal's cursor: names are anybody's."""
+    return "".join(character if character.isprintable() else "?" for character in str(text))
+
+
+def shortened(text: str, length: int = LONGEST_NAME) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def letters(state: str) -> str:
+    return LETTERS.get(state, state)
+
+
+def reason(job: Mapping[str, Any]) -> str:
+    """Why it is where it is. An ended job that says nothing ended by its exit code."""
+    said = str(job.get("reason") or "")
+    code = job.get("exit_code")
+    return said or (f"exit code {code}" if code else "")
+
+
+def clock(seconds: float | None) -> str:
+    """5:03, 1:05:03 or 2-01:05:03, as squeue has it."""
+    if seconds is None:
+        return NOTHING
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}-{hour:02}:{minute:02}:{second:02}"
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def size(size_bytes: float | None) -> str:
+    if size_bytes is None:
+        return NOTHING
+    unit = next((power for power in range(4) if size_bytes < 1024 ** (power + 1)), 4)
+    return f"{_three_figures(size_bytes / 1024**unit)}{'BKMGT'[unit]}"
+
+
+def count(number: float | None) -> str:
+    return NOTHING if number is None else f"{number:.0f}"
+
+
+def rate(number_hz: float | None) -> str:
+    return _three_figures(number_hz) if number_hz else NOTHING
+
+
+def _three_figures(number: float) -> str:
+    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
+
+
+def local_time(text: str | None) -> str:
+    """A time of the daemon's, in the time zone of whoever reads it."""
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else NOTHING
+
+
+def devices(job: Mapping[str, Any]) -> str:
+    """What it holds, as node:0,1; or how many it waits for."""
+    held: dict[str, list[str]] = {}
+    for each in job.get("devices") or []:
+        node, _, index = str(each).rpartition(":")
+        held.setdefault(node, []).append(index)
+    if held:
+        return " ".join(f"{node}:{','.join(indices)}" for node, indices in held.items())
+    wanted = job.get("gpus") or job.get("ntasks")
+    return f"({wanted})" if wanted and job.get("state") in ("PENDING", "PAUSED") else NOTHING

@@ -1,0 +1,57 @@
+"""`weft status`: one job, in full."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from weft.cli.ids import job_id_argument
+from weft.cli.shown import clock, count, devices, local_time, printable, rate, reason, show_json, size
+
+
+@click.command(short_help="Show one job in full.")
+@job_id_argument
+@click.option("--json", "is_json", is_flag=True, help="Print the job as JSON.")
+def status(job_id: str, is_json: bool) -> None:
+    """Show one job in full."""
+    from weft.client import Client
+
+    job = Client().status(job_id)
+    if is_json:
+        show_json(job)
+        return
+    for name, text in _lines(job):
+        if text and text != "-":
+            click.echo(f"{name + ':':<11} {printable(text)}")
+
+
+def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "id", job["id"]
+    yield "name", job["name"] or ""
+    yield "state", job["state"] + (f" ({reason(job)})" if reason(job) else "")
+    yield "exit code", count(job["exit_code"])
+    yield "position", count(job.get("position"))
+    yield "tenant", f"{job['tenant']}, class {job['class']}"
+    yield "command", shlex.join(job["command"])
+    yield "folder", job["cwd"]
+    yield "devices", devices(job)
+    yield "processes", " ".join(map(str, job.get("pids") or []))
+    yield "attempt", count(job["attempt"]) + (f", retries {job['retries']}" if job.get("retries") else "")
+    yield "after", " ".join(job.get("after") or [])
+    yield "submitted", local_time(job["submitted_at"])
+    yield "started", local_time(job["started_at"])
+    yield "finished", local_time(job["finished_at"])
+    yield "waited", clock(job.get("wait_s"))
+    limit = f" of at most {clock(job['time_s'])}" if job.get("time_s") else ""
+    yield "ran", clock(job.get("run_s")) + limit
+    if job["steps"]:
+        yield "steps", f"{count(job['steps'])}, {rate(job['step_rate_hz'])} a second"
+    yield "reported", ", ".join(f"{name} {value:.4g}" for name, value in (job.get("metrics") or {}).items())
+    yield "ends in", clock(job.get("eta_s"))
+    yield "memory", size(job["host_bytes"]) if job.get("host_bytes") else ""
+    if job.get("preemptions"):
+        yield "preempted", f"{job['preemptions']} times; weft why {job['id']}"
+    yield "log", job.get("log") or ""

@@ -1,0 +1,57 @@
+"""`weft cancel`, `weft hold`, `weft release`: one word to one job or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from weft.cli.ids import job_ids_argument
+from weft.core.errors import WeftError
+
+
+@click.command(short_help="End jobs, whether they wait or run.")
+@job_ids_argument
+def cancel(job_ids: tuple[str, ...]) -> int:
+    """End jobs, whether they wait or run. The number of an array means all its elements.
+
+    What runs gets SIGTERM first, and SIGKILL if it is still there a few seconds later.
+    """
+    return _each(job_ids, "cancelled", lambda client, job_id: client.cancel(job_id))
+
+
+@click.command(short_help="Keep waiting jobs from starting.")
+@job_ids_argument
+def hold(job_ids: tuple[str, ...]) -> int:
+    """Keep waiting jobs from starting, until `weft release`. The number of an array means all its elements."""
+    return _each(job_ids, "held", lambda client, job_id: client.hold(job_id))
+
+
+@click.command(short_help="Let held jobs start.")
+@job_ids_argument
+def release(job_ids: tuple[str, ...]) -> int:
+    """Let held jobs start. The number of an array means all its elements."""
+    return _each(job_ids, "released", lambda client, job_id: client.release(job_id))
+
+
+def _each(job_ids: tuple[str, ...], done: str, tell: Callable[..., list[str]]) -> int:
+    """Every one of them, whatever happens to the others; 1 if one was refused."""
+    from weft.client import Client, UnreachableError
+    from weft.job_request import checked_id
+
+    client = Client()
+    checked = [checked_id(job_id) for job_id in job_ids]
+    refused = []
+    for job_id in checked:
+        try:
+            for changed in tell(client, job_id):
+                click.echo(f"{done} {changed}", err=True)
+        except UnreachableError:
+            raise
+        except WeftError as error:
+            refused.append(error)
+    for each in refused[:-1]:
+        click.echo(f"error: {each.message}", err=True)
+    if refused:
+        raise refused[-1]
+    return 0

@@ -1,0 +1,52 @@
+"""A job as the daemon sees it, kept up to date beside whatever else is done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from weft.client import ENDED, Client, Job, UnreachableError
+from weft.core.errors import WeftError
+from weft.home import Home
+
+REFRESH_S = 0.5
+AGAIN_S = 0.2
+
+
+class Watcher:
+    """Asks in a thread of its own. `job` is the latest answer; `changed` is called with each, and when nobody answers.
+
+    Without a daemon it keeps asking until there is one: only the daemon knows how a job ended.
+    """
+
+    def __init__(self, home: Home, job: Job, changed: Callable[[], Any] = lambda: None) -> None:
+        self.job = job
+        self.is_reachable = True
+        self.error: WeftError | None = None
+        self._client = Client(home)
+        self._client.restart_s = AGAIN_S
+        self._changed = changed
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def has_ended(self) -> bool:
+        return self.job["state"] in ENDED
+
+    def _watch(self) -> None:
+        again = threading.Event()
+        while not self.has_ended:
+            try:
+                self.job = self._client.wait(self.job["id"], REFRESH_S, state_not=self.job["state"])
+                self.is_reachable = True
+            except UnreachableError:
+                self.is_reachable = False
+                again.wait(AGAIN_S)
+            except WeftError as error:
+                self.error = error
+                self._changed()
+                return
+            self._changed()

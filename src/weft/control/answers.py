@@ -1,0 +1,152 @@
+"""What REST answers, for its description. Times are ISO 8601 in UTC; null is what is not known or not so."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+JobState = Literal["PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"]
+
+
+class Submitted(BaseModel):
+    id: str
+    ids: list[str] = Field(description="of an array, those of its elements")
+
+
+class Changed(BaseModel):
+    ids: list[str]
+
+
+class GoingDown(Changed):
+    within_s: float = Field(description="how long the end of the jobs that are being ended is waited for")
+
+
+class Problem(BaseModel):
+    error: str
+    hint: str = ""
+
+
+class Job(BaseModel):
+    id: str
+    name: str
+    tenant: str
+    job_class: Literal["auto", "guaranteed", "opportunistic"] = Field(alias="class")
+    state: JobState
+    reason: str
+    exit_code: int | None
+    attempt: int
+    devices: list[str]
+    submitted_at: str
+    started_at: str | None
+    finished_at: str | None
+    steps: int
+    step_rate_hz: float | None
+    declared_steps: int | None
+    command: list[str]
+    cwd: str
+    gpus: int
+    ntasks: int
+    array: str | None
+    array_index: int | None
+    after: list[str]
+    position: int | None = Field(description="in the queue")
+    metrics: dict[str, float | None]
+    eta_s: float | None
+    run_s: float
+    wait_s: float
+    preemptions: int
+    retries: int
+    time_s: float | None
+    split: bool
+    log: str
+    pids: list[int]
+    host_bytes: int
+
+
+class OneJob(Job):
+    env: dict[str, str] = Field(description="the names are true, the values hidden")
+
+
+class Jobs(BaseModel):
+    jobs: list[Job]
+
+
+class Ahead(BaseModel):
+    id: str
+    name: str
+    gang_size: int
+    state: JobState
+    attained_s: float
+
+
+class Estimate(BaseModel):
+    starts_in_s: float | None
+    how: str
+
+
+class Preemption(BaseModel):
+    at: str
+    by: str
+    reason: str
+    depth: str | None = None
+    how: str | None = None
+    step: int | None = None
+    waited_s: float | None = None
+    paused_s: float | None
+
+
+class Why(BaseModel):
+    id: str
+    state: JobState
+    reason: str
+    rule: str
+    ahead: list[Ahead]
+    ahead_count: int
+    estimate: Estimate
+    preemptions: list[Preemption]
+    text: list[str] = Field(description="all of it in words")
+
+
+class Happening(BaseModel):
+    at: str
+    what: str
+    text: str
+
+
+class Happenings(BaseModel):
+    events: list[Happening]
+
+
+class Device(BaseModel):
+    index: int
+    kind: str
+    type: str
+    name: str
+    memory_bytes: int
+    cores: list[int]
+    blocked_by: str | None
+    state: Literal["free", "busy", "unmanaged"]
+    jobs: list[str]
+
+
+class Node(BaseModel):
+    name: str
+    state: Literal["up", "away"]
+    devices: list[Device]
+
+
+class Nodes(BaseModel):
+    nodes: list[Node]
+
+
+class Health(BaseModel):
+    version: str
+    pid: int
+    policy: str
+    started_at: str
+    now: str
+    home: str
+    nodes: int
+    jobs: dict[str, int]
+    warnings: list[str]

@@ -1,0 +1,235 @@
+"""REST under /v1: thin. Everything is decided at the desk, and answered once it is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from weft import __version__
+from weft.control import answers
+from weft.control.house import House
+from weft.control.inputs import Cancel, Hold, Release, Submit
+from weft.control.models import JobId, JobRequest, PolicyName, Shutdown
+from weft.control.refusals import ConflictError, NotFoundError
+from weft.control.store import StoreError
+from weft.control.views import Json, nodes_json
+from weft.control.why import event_in_words, why_ended, why_live, with_estimate
+from weft.core.errors import InputError, WeftError
+
+CODES = ((NotFoundError, 404), (ConflictError, 409), (InputError, 400), (StoreError, 507), (WeftError, 500))
+PIECE_BYTES = 1 << 16
+LOOK_EVERY_S = 0.1
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    code: {"model": answers.Problem, "description": text}
+    for code, text in (
+        (400, "What was asked for cannot be done as written"),
+        (404, "Nothing has that name"),
+        (409, "Not in the state that the job is in"),
+        (422, "What was sent is malformed"),
+        (507, "The log could not be written; nothing was accepted"),
+    )
+}
+
+
+class Plain(JSONResponse):
+    """JSON in plain ASCII: names of files may hold bytes that are no text."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode("ascii")
+
+
+def make_app(house: House) -> FastAPI:
+    app = FastAPI(
+        title="weft",
+        version=__version__,
+        description="Jobs that share devices.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        default_response_class=Plain,
+        responses=PROBLEMS,
+    )
+    app.add_exception_handler(WeftError, _say_error)
+    app.add_exception_handler(RequestValidationError, _say_malformed)
+    app.add_exception_handler(HTTPException, _say_http)
+    _jobs(app, house)
+    _one_job(app, house)
+    _around(app, house)
+    return app
+
+
+def _jobs(app: FastAPI, house: House) -> None:
+    @app.post("/v1/jobs", status_code=201, response_model=answers.Submitted)
+    async def submit(request: JobRequest) -> Response:
+        env = dict(os.environ) if request.env is None else request.env
+        return Plain(await house.ask(Submit(request.complete(), env, request.request_id)), 201)
+
+    @app.get("/v1/jobs", response_model=answers.Jobs)
+    async def jobs(
+        all: bool = False,  # noqa: A002 - as it is called in the query
+        state: Annotated[str | None, Query(max_length=20)] = None,
+        name: Annotated[str | None, Query(max_length=200)] = None,
+        limit: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
+    ) -> Response:
+        async with house.settled:
+            found = [house.live(record) for record in house.desk.records.values()]
+            if all or state:
+                found += [house.views.ended(row) for row in reversed(house.store.all("ended_jobs", limit))]
+        wanted = [job for job in found if _fits(job, state, name)]
+        return Plain({"jobs": wanted[:limit]})
+
+    @app.get("/v1/history", response_model=answers.Jobs)
+    async def history(limit: Annotated[int, Query(ge=1, le=1_000_000)] = 100) -> Response:
+        return Plain({"jobs": [house.views.ended(row) for row in house.store.all("ended_jobs", limit)]})
+
+
+def _one_job(app: FastAPI, house: House) -> None:
+    @app.get("/v1/jobs/{job_id}", response_model=answers.OneJob)
+    async def job(job_id: JobId) -> Response:
+        async with house.settled:
+            return Plain({**house.job(job_id), "env": dict.fromkeys(house.variables(job_id), "(hidden)")})
+
+    @app.get("/v1/jobs/{job_id}/wait", response_model=answers.Job)
+    async def wait(
+        job_id: JobId,
+        timeout_s: Annotated[float, Query(ge=0, le=3600, allow_inf_nan=False)] = 30.0,
+        state_not: Annotated[str | None, Query(max_length=20)] = None,
+    ) -> Response:
+        def is_so(job: Json) -> bool:
+            return job["finished_at"] is not None or (state_not is not None and job["state"] != state_not)
+
+        return Plain(await house.wait_until(job_id, is_so, timeout_s))
+
+    @app.get("/v1/jobs/{job_id}/why", response_model=answers.Why)
+    async def why(job_id: JobId) -> Response:
+        async with house.settled:
+            if job_id in house.desk.records:
+                now = house.clock.peek()
+                answer = why_live(house.desk, house.store, house.views, job_id, now, house.new_policy)
+            else:
+                answer = why_ended(house.row(job_id), house.store)
+        return Plain(await with_estimate(answer))
+
+    @app.get("/v1/jobs/{job_id}/history", response_model=answers.Happenings)
+    async def events(job_id: JobId) -> Response:
+        async with house.settled:
+            house.job(job_id)
+        rows = [(row["at"], row["kind"], json.loads(row["body"])) for row in house.store.all("log_of_job", job_id)]
+        told = [(at, kind, event_in_words(kind, body)) for at, kind, body in rows]
+        return Plain({"events": [{"at": house.iso(at), "what": kind, "text": text} for at, kind, text in told if text]})
+
+    @app.get("/v1/jobs/{job_id}/logs", response_class=StreamingResponse)
+    async def logs(
+        job_id: JobId,
+        task: Annotated[int, Query(ge=0, le=10_000)] = 0,
+        stream: Annotated[str, Query(pattern="^(out|err)$")] = "out",
+        offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
+        follow: bool = False,
+    ) -> Response:
+        async with house.settled:
+            house.job(job_id)
+        path = house.home.log(job_id, task, split=stream == "err")
+        if not path.exists() and not (follow and job_id in house.desk.records):
+            raise NotFoundError(f"task {task} of job {job_id} has written nothing to {stream}", "has it started?")
+        return StreamingResponse(_pieces(house, job_id, path, offset, follow), media_type="text/plain; charset=utf-8")
+
+    @app.post("/v1/jobs/{job_id}/cancel", response_model=answers.Changed)
+    async def cancel(job_id: JobId) -> Response:
+        return Plain(await house.ask(Cancel(job_id)))
+
+    @app.post("/v1/jobs/{job_id}/hold", response_model=answers.Changed)
+    async def hold(job_id: JobId) -> Response:
+        return Plain(await house.ask(Hold(job_id)))
+
+    @app.post("/v1/jobs/{job_id}/release", response_model=answers.Changed)
+    async def release(job_id: JobId) -> Response:
+        return Plain(await house.ask(Release(job_id)))
+
+
+def _around(app: FastAPI, house: House) -> None:
+    @app.get("/v1/health", response_model=answers.Health)
+    async def health() -> Response:
+        async with house.settled:
+            return Plain(house.health())
+
+    @app.get("/v1/nodes", response_model=answers.Nodes)
+    async def nodes() -> Response:
+        async with house.settled:
+            return Plain({"nodes": nodes_json(house.desk, house.link.is_up)})
+
+    @app.get("/v1/policy", response_model=PolicyName)
+    async def policy() -> Response:
+        return Plain({"policy": house.policy_name})
+
+    @app.put("/v1/policy", response_model=PolicyName)
+    async def change_policy(wanted: PolicyName) -> Response:
+        return Plain(await house.change_policy(wanted.policy))
+
+    @app.post("/v1/shutdown", response_model=answers.GoingDown)
+    async def shutdown(how: Shutdown) -> Response:
+        return Plain(await house.shut_down(how.stop_jobs))
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        from weft.control.metrics import CONTENT_TYPE, exposition
+
+        async with house.settled:
+            return Response(exposition(house), media_type=CONTENT_TYPE)
+
+    @app.get("/v1/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(resources.files("weft.control").joinpath("docs.html").read_text(encoding="utf-8"))
+
+
+async def _pieces(house: House, job_id: str, path: Path, offset: int, follow: bool) -> AsyncIterator[bytes]:
+    """A log from an offset on; followed, until its job is over and everything is read."""
+    while True:
+        is_over = job_id not in house.desk.records
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(offset)
+                while piece := file.read(PIECE_BYTES):
+                    offset += len(piece)
+                    yield piece
+        if is_over or not follow:
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _fits(job: Json, state: str | None, name: str | None) -> bool:
+    return (state is None or job["state"] == state) and (name is None or job["name"] == name)
+
+
+async def _say_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, WeftError)
+    code = next(code for kind, code in CODES if isinstance(error, kind))
+    return Plain({"error": error.message, "hint": error.hint}, code)
+
+
+async def _say_malformed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    what = str(first["msg"]).removeprefix("Value error, ")
+    message, _, hint = what.partition("\nhint: ")
+    return Plain({"error": f"{where}: {message}" if where else message, "hint": hint or "/v1/docs has the forms"}, 422)
+
+
+async def _say_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    body = {
+        "error": f"{request.method} {request.url.path}: {error.detail}".lower(),
+        "hint": "/v1/docs lists what there is",
+    }
+    return Plain(body, error.status_code, headers)

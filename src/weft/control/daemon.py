@@ -1,0 +1,152 @@
+"""`python -m weft.control.daemon`: the control plane of one weft. `weft up` puts it in the background."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import uvicorn
+
+from weft.control.app import make_app
+from weft.control.clock import Clock
+from weft.control.desk import Desk
+from weft.control.fold import load_desk
+from weft.control.house import PATIENCE_S, House
+from weft.control.link import Link
+from weft.control.locking import taken_lock
+from weft.control.peers import OwnConnections
+from weft.control.settings import Settings, load_settings
+from weft.control.store import Store
+from weft.control.supervision import Supervision
+from weft.control.writer import Writer
+from weft.core.errors import WeftError
+from weft.home import Home
+from weft.sim.named import policies_asked
+
+BACKLOG = 512
+
+log = logging.getLogger(__name__)
+
+
+async def serve(home: Home, settings: Settings, store: Store, has_node: bool) -> None:
+    """Until somebody asks to leave. Jobs that run are left as they are."""
+    clock = Clock(store.last_mark())
+    named = policies_asked(settings.policy)[0]
+    graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
+    link = Link(store.environment, graces)
+
+    def load() -> Desk:
+        return load_desk(store, house.new_policy() if house else named.build(), settings.quotas)
+
+    house: House | None = None
+    writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
+    link.join(writer)
+    house = House(home, store, writer, link, named, settings.stop_grace_s + PATIENCE_S)
+    supervision = Supervision(home, link, settings.devices, settings.silent_s) if has_node else None
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, house.leaving.set)
+    nodes = await link.listen(home.node_socket)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            make_app(house), http=OwnConnections, ws="none", lifespan="off", log_config=None, access_log=False
+        )
+    )
+    server.capture_signals = _as_they_are  # type: ignore[method-assign, assignment]
+    listening = _listen(home.socket)
+    tasks = [
+        asyncio.create_task(writer.run(), name="writer"),
+        *([asyncio.create_task(supervision.run(), name="supervision")] if supervision else []),
+        asyncio.create_task(server.serve([listening]), name="rest"),
+        asyncio.create_task(house.leaving.wait(), name="leaving"),
+    ]
+    log.info("pid %d, %s, policy %s", os.getpid(), home.root, named.label)
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    failed = [task for task in done if task.get_name() != "leaving"]
+    server.should_exit = True
+    if supervision:
+        await supervision.leave()
+    nodes.close()
+    for task in tasks:
+        if task.get_name() != "rest":
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    home.socket.unlink(missing_ok=True)
+    home.node_socket.unlink(missing_ok=True)
+    for task in failed:
+        task.result()  # what made it end is raised here
+
+
+def chosen(store: Store, settings: Settings, filed: Settings) -> Settings:
+    """A policy that was changed while weft ran stays until a flag, a variable or a new weft.toml says otherwise."""
+    changed = store.setting("policy")
+    if changed and settings.policy == filed.policy == store.setting("policy in weft.toml"):
+        settings = replace(settings, policy=changed)
+    store.put_settings([("policy", settings.policy), ("policy in weft.toml", filed.policy)])
+    return settings
+
+
+class _AsTheyAre:
+    """Signals are ours: the web server's own handling of them is left out."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+def _as_they_are() -> _AsTheyAre:
+    return _AsTheyAre()
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)  # the socket is its owner's from the first instant on
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(before)
+    listening.listen(BACKLOG)
+    listening.setblocking(False)
+    return listening
+
+
+def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    parser = argparse.ArgumentParser(prog="weft.control.daemon")
+    parser.add_argument("--policy")
+    parser.add_argument("--devices")
+    parser.add_argument("--no-node", action="store_true", help="start no coordinator: one will say hello by itself")
+    flags = vars(parser.parse_args(arguments))
+    has_node = not flags.pop("no_node")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    os.umask(0o077)
+    home = Home.find(environ)
+    try:
+        home.make()
+        with taken_lock(home.daemon_lock):
+            store = Store(home.database)
+            try:
+                settings = chosen(
+                    store, load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
+                )
+                asyncio.run(serve(home, settings, store, has_node))
+            finally:
+                store.close()
+    except WeftError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        sys.exit(main())

@@ -1,0 +1,63 @@
+"""The devices as nodes tell of them, and how the core counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from weft.core.commands import Allocation
+from weft.core.ledger import Ledger
+from weft.core.values import Node
+
+Device = Mapping[str, Any]
+
+
+class Floor:
+    """One machine. The core's nodes have devices of one type each, so a machine with two types is two of them."""
+
+    def __init__(self, machine: str = "", devices: Sequence[Device] = ()) -> None:
+        self.machine = machine
+        self.devices = list(devices)
+
+    @cached_property
+    def by_node(self) -> dict[str, list[Device]]:
+        """The devices of each of the core's nodes, in the order of its bits."""
+        types = list(dict.fromkeys(device["type"] for device in self.devices))
+        names = {kind: self.machine if len(types) == 1 else f"{self.machine}/{kind}" for kind in types}
+        return {name: [device for device in self.devices if device["type"] == kind] for kind, name in names.items()}
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [Node(name, len(devices), devices[0]["type"]) for name, devices in self.by_node.items()]
+
+    def blocked_masks(self) -> dict[str, int]:
+        """The devices that are somebody else's, for each of the core's nodes."""
+        return {
+            name: sum(1 << bit for bit, device in enumerate(devices) if device.get("blocked_by"))
+            for name, devices in self.by_node.items()
+        }
+
+    def is_same_hardware(self, other: Floor) -> bool:
+        return (self.machine, _shape(self.devices)) == (other.machine, _shape(other.devices))
+
+    def held(self, ledger: Ledger, allocation: Allocation) -> list[Device]:
+        """The devices of an allocation."""
+        found = []
+        for node, mask in allocation:
+            devices = self.by_node.get(ledger.nodes[node].name, [])
+            found += [device for bit, device in enumerate(devices) if mask >> bit & 1]
+        return found
+
+    def name(self, device: Device) -> str:
+        return f"{self.machine}:{device['index']}"
+
+    def largest_memory_bytes(self) -> int:
+        return max((device["memory_bytes"] for device in self.devices), default=0)
+
+    def plain(self) -> dict[str, Any]:
+        return {"machine": self.machine, "devices": self.devices}
+
+
+def _shape(devices: Sequence[Device]) -> list[tuple[int, str, str]]:
+    return [(device["index"], device["kind"], device["type"]) for device in devices]

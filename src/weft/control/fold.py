@@ -1,0 +1,97 @@
+"""A desk from what is on disk: the last snapshot, and the facts since. Nothing is decided anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft.control.desk import Desk
+from weft.control.floor import Floor
+from weft.control.record import record_of
+from weft.control.store import Store
+from weft.core.commands import Preempt, Start
+from weft.core.ledger import Ledger
+from weft.core.plain import KINDS, fact_of
+from weft.core.scheduler import Scheduler
+from weft.core.snapshot import restored
+from weft.core.values import Cluster
+from weft.core.view import Decider
+
+SAMPLES = 10_000
+"""So many of the last jobs are shown to a policy that learns from those that ended."""
+
+
+def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
+    snapshot = store.last_snapshot()
+    ledger = restored(snapshot[2]) if snapshot else Ledger(Cluster(()))
+    scheduler = Scheduler(ledger, policy)
+    for at, kind, body in store.log_after(snapshot[0] if snapshot else 0):
+        if kind not in KINDS:
+            continue
+        fact = fact_of(kind, body)
+        if isinstance(fact, Start | Preempt):
+            scheduler.repeat(fact, at)
+        else:
+            scheduler.record([fact], at)
+    ledger.changes.clear()
+    recall(store, policy)
+    attempts = {row["job"]: row for row in store.all("live_attempts")}
+    records = [record_of(row, attempts.get(row["id"])) for row in store.all("live_jobs")]
+    live = {record.id for record in records}
+    for record in records:
+        record.awaits = set(record.request.get("awaits") or ()) & live
+    floor = store.setting("floor")
+    return Desk(
+        scheduler,
+        known=lambda wanted: known(store, wanted),
+        records=records,
+        floor=_floor(floor),
+        last_number=_number(store),
+        environments={row["digest"]: row["id"] for row in store.all("environments")},
+        requests=lambda request_id: _first(store.one("request", request_id)),
+        rates=lambda name: _rates(store, name),
+        quotas=quotas,
+        boot_id=store.setting("boot id") or "",
+    )
+
+
+def recall(store: Store, policy: Decider) -> None:
+    """Tell a policy that learns how much service the jobs before its time needed."""
+    learn_from = getattr(policy, "recall", None)
+    if learn_from:
+        rows = store.all("services", SAMPLES)
+        learn_from([row["run_s"] * json.loads(row["request"])["gpus"] for row in rows])
+
+
+def known(store: Store, wanted: str) -> Sequence[tuple[str, str]]:
+    """The jobs that an id or an array's number stands for, with their states."""
+    row = store.one("job", wanted)
+    if row is not None:
+        return [(row["id"], row["state"])]
+    if not wanted.isdecimal() or len(wanted) > 18 or wanted.startswith("0"):
+        return []
+    return [(each["id"], each["state"]) for each in store.all("elements", int(wanted))]
+
+
+def _rates(store: Store, name: str) -> dict[str, float]:
+    """Steps a second of the last job of this name that succeeded, on whatever type it ran."""
+    row = store.one("namesake", name)
+    if row is None or not row["steps"] or not row["run_s"]:
+        return {}
+    floor = _floor(store.setting("floor"))
+    return {node.device_type: row["steps"] / row["run_s"] for node in floor.nodes}
+
+
+def _floor(plain: str | None) -> Floor:
+    fields: dict[str, Any] = json.loads(plain) if plain else {"machine": "", "devices": []}
+    return Floor(fields["machine"], fields["devices"])
+
+
+def _number(store: Store) -> int:
+    row = store.one("last_number")
+    return int(row["number"]) if row else 0
+
+
+def _first(row: Any) -> int | None:
+    return None if row is None else int(row["number"])

@@ -1,0 +1,174 @@
+"""Everything the daemon consists of, as its REST API sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from weft import __version__
+from weft.control.clock import Clock
+from weft.control.desk import Desk
+from weft.control.fold import recall
+from weft.control.inputs import ChangePolicy, Input, StopAll
+from weft.control.link import Link
+from weft.control.record import Record
+from weft.control.refusals import NotFoundError, no_such_job
+from weft.control.store import Row, Store
+from weft.control.views import Json, Views, iso
+from weft.control.writer import Writer
+from weft.core.errors import InputError
+from weft.core.view import Decider
+from weft.home import Home
+from weft.sim.named import NamedPolicy, policies_asked
+
+PATIENCE_S = 60.0
+"""How long the end of those that were told to end is waited for, beyond their grace."""
+ROOT_WARNING = "it runs as root, and so does every job"
+
+
+class House:
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        writer: Writer,
+        link: Link,
+        policy: NamedPolicy,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.home = home
+        self.store = store
+        self.link = link
+        self.clock: Clock = writer.clock
+        self.views = Views(home)
+        self.leaving = asyncio.Event()
+        self._writer = writer
+        self._policy = policy
+        self._patience_s = patience_s
+        self._farewell: asyncio.Task[None] | None = None
+        self._started_at = self.clock.peek()
+
+    @property
+    def desk(self) -> Desk:
+        return self._writer.desk
+
+    @property
+    def policy_name(self) -> str:
+        return self._policy.label
+
+    @property
+    def settled(self) -> asyncio.Condition:
+        """Whoever reads does it under this, and sees only what is on disk."""
+        return self._writer.changed
+
+    async def ask(self, wish: Input) -> Any:
+        return await self._writer.ask(wish)
+
+    def new_policy(self) -> Decider:
+        """A fresh one like the one in force."""
+        policy = self._policy.build()
+        recall(self.store, policy)
+        return policy
+
+    async def change_policy(self, name: str) -> Any:
+        asked = policies_asked(name)
+        if len(asked) > 1:
+            raise InputError(f"{len(asked)} policies are named", "one of them schedules")
+        policy = asked[0].build()
+        recall(self.store, policy)
+        answer = await self.ask(ChangePolicy(name, policy))
+        self._policy = asked[0]
+        return answer
+
+    async def shut_down(self, stop_jobs: bool) -> Json:
+        """Answered at once, with how long the rest may take."""
+        ended = (await self.ask(StopAll()))["ids"] if stop_jobs else []
+        within_s = self._patience_s if self.desk.is_stopping else 0.0
+        self._farewell = asyncio.create_task(self._leave_when_ended())
+        return {"ids": ended, "within_s": within_s}
+
+    async def _leave_when_ended(self) -> None:
+        """Those that were told to end have some time for it; what then is left ends with the next start."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_s), self.settled:
+                await self.settled.wait_for(lambda: not self.desk.is_stopping)
+        self.leaving.set()
+
+    # ---- jobs
+
+    def live(self, record: Record) -> Json:
+        return self.views.live(self.desk, record, self.clock.peek())
+
+    def job(self, job_id: str) -> Json:
+        record = self.desk.records.get(job_id)
+        return self.live(record) if record is not None else self.views.ended(self.row(job_id))
+
+    def row(self, job_id: str) -> Row:
+        """Of a job that is over."""
+        row = self.store.one("job", job_id)
+        if row is not None:
+            return row
+        elements = self.store.all("elements", int(job_id)) if job_id.isdecimal() else []
+        if elements:
+            named = ", ".join(element["id"] for element in elements[:5])
+            raise NotFoundError(
+                f"{job_id} is an array", f"its elements are {named}{', …' if len(elements) > 5 else ''}"
+            )
+        raise no_such_job(job_id)
+
+    def variables(self, job_id: str) -> list[str]:
+        """The names of the variables in a job's environment."""
+        record = self.desk.records.get(job_id)
+        return sorted(self.store.environment(record.environment)) if record else []
+
+    async def wait_until(self, job_id: str, is_so: Callable[[Json], bool], timeout_s: float) -> Json:
+        deadline = time.monotonic() + timeout_s
+        async with self.settled:
+            while not is_so(job := self.job(job_id)):
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    break
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left_s):
+                        await self.settled.wait()
+        return job
+
+    def iso(self, at: float) -> str | None:
+        return iso(at)
+
+    # ---- the whole
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        found = {row["state"]: row["jobs"] for row in self.store.all("counts")}
+        for record in self.desk.records.values():
+            state = self.desk.state(record.id)
+            found[state] = found.get(state, 0) + 1
+        return found
+
+    def health(self) -> Json:
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "policy": self.policy_name,
+            "started_at": iso(self._started_at),
+            "now": iso(self.clock.peek()),
+            "home": str(self.home.root),
+            "nodes": int(self.link.is_up),
+            "jobs": self.counts(),
+            "warnings": self.warnings(),
+        }
+
+    def warnings(self) -> list[str]:
+        found = [ROOT_WARNING] if os.getuid() == 0 else []
+        if not self.link.is_up:
+            found.append("the coordinator does not answer; jobs that run go on")
+        if self._writer.trouble:
+            found.append(self._writer.trouble)
+        if self.desk.policy_error:
+            found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
+        return found

@@ -1,0 +1,79 @@
+"""/metrics, by the official client. Worked out when asked for, so there is nothing to keep in step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from weft.control.house import House
+from weft.control.record import State
+from weft.control.views import nodes_json
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+BUCKETS_S = (1.0, 10.0, 60.0, 300.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0)
+
+
+def exposition(house: House) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Now(house))
+    return generate_latest(registry)
+
+
+class _Now:
+    """What is so at this instant, and what has been counted in the log."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._jobs()
+        yield from self._devices()
+        yield from self._counted()
+        yield from self._per_job()
+
+    def _jobs(self) -> Iterator[Metric]:
+        jobs = GaugeMetricFamily("weft_jobs", "Jobs by state", labels=["state"])
+        counts = self._house.counts()
+        for state in State:
+            jobs.add_metric([state], counts.get(state, 0))
+        yield jobs
+
+    def _devices(self) -> Iterator[Metric]:
+        devices = GaugeMetricFamily("weft_devices", "Devices by node and state", labels=["node", "state"])
+        for node in nodes_json(self._house.desk, self._house.link.is_up):
+            states = [device["state"] for device in node["devices"]]
+            for state in ("free", "busy", "unmanaged"):
+                devices.add_metric([node["name"], state], states.count(state))
+        yield devices
+        yield GaugeMetricFamily("weft_nodes_up", "Nodes whose coordinator answers", value=int(self._house.link.is_up))
+
+    def _counted(self) -> Iterator[Metric]:
+        preempted = CounterMetricFamily("weft_preemptions", "Preemptions, by reason", labels=["reason"])
+        for row in self._house.store.all("preemptions_by_reason"):
+            preempted.add_metric([row["reason"]], row["preemptions"])
+        yield preempted
+        waits = [row["wait_s"] for row in self._house.store.all("recent_waits")]
+        buckets = [(f"{bound:g}", float(sum(wait <= bound for wait in waits))) for bound in BUCKETS_S]
+        yield HistogramMetricFamily(
+            "weft_wait_seconds",
+            "From submission to the first start, of the last 10,000 jobs that started",
+            buckets=[*buckets, ("+Inf", float(len(waits)))],
+            sum_value=sum(waits),
+        )
+
+    def _per_job(self) -> Iterator[Metric]:
+        labels = ["job", "name"]
+        rate = GaugeMetricFamily("weft_job_step_rate_hertz", "Steps a second", labels=labels)
+        steps = GaugeMetricFamily("weft_job_steps", "Steps completed", labels=labels)
+        host = GaugeMetricFamily("weft_job_host_memory_bytes", "Host memory of its tasks", labels=labels)
+        paused = GaugeMetricFamily("weft_job_preemptions", "How often it was preempted", labels=labels)
+        for record in self._house.desk.records.values():
+            if record.is_alive:
+                who = [record.id, record.name]
+                rate.add_metric(who, record.step_rate_hz or 0.0)
+                steps.add_metric(who, record.steps)
+                host.add_metric(who, record.host_bytes)
+                paused.add_metric(who, record.preemptions)
+        yield from (rate, steps, host, paused)

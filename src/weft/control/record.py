@@ -1,0 +1,195 @@
+"""A live job as the control plane knows it, beside what the ledger knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from weft.core.value import value
+from weft.core.values import JobClass, JobSpec
+
+
+class Phase(StrEnum):
+    """What the node last said of the attempt, or was last told about it."""
+
+    NONE = ""
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+
+
+class State(StrEnum):
+    """As people see it."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+IN_WORDS = {State.SUCCEEDED: "has succeeded", State.FAILED: "has failed", State.CANCELLED: "was cancelled"}
+"""How a job came to its end."""
+
+
+@value
+class Ending:
+    """How a job ends; `retry_in_s` is None if it is over."""
+
+    state: State
+    reason: str = ""
+    exit_code: int | None = None
+    retry_in_s: float | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """Its one writer is the desk."""
+
+    id: str
+    number: int
+    array_index: int | None
+    request: Mapping[str, Any]
+    environment: int
+    submitted_at: float
+    attempt: int = 0
+    is_alive: bool = False
+    """An attempt was ordered, and the node has not said that it is gone."""
+    phase: Phase = Phase.NONE
+    ending: Ending | None = None
+    """How it will have ended, once the node says that its processes are gone: it was told to stop."""
+    failures: int = 0
+    losses: int = 0
+    preemptions: int = 0
+    started_at: float | None = None
+    not_before: float | None = None
+    devices: tuple[str, ...] = ()
+    granted_at: float = 0.0
+    attempt_started_at: float | None = None
+    awaits: set[str] = field(default_factory=set)
+    """Jobs that must succeed first."""
+    steps: int = 0
+    step_rate_hz: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    host_bytes: int = 0
+    can_checkpoint: bool = False
+    pids: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        name: str = self.request["name"]
+        return name
+
+    @property
+    def array_limit(self) -> int | None:
+        limit: int | None = self.request.get("array_limit")
+        return limit
+
+    @property
+    def limit_s(self) -> float | None:
+        limit_s: float | None = self.request.get("time_s")
+        return limit_s
+
+    def note(self, progress: Mapping[str, Any]) -> None:
+        """How far it has come, as its node sees it. An attempt that has not begun has nothing to say."""
+        self.steps = int(progress.get("step") or 0) or self.steps
+        self.step_rate_hz = progress.get("step_rate_hz") or self.step_rate_hz
+        self.metrics = progress.get("metrics") or self.metrics
+        self.host_bytes = int(progress.get("host_bytes") or 0)
+        self.can_checkpoint = bool(progress.get("can_checkpoint"))
+
+    def row(self, state: State, **changed: Any) -> dict[str, Any]:
+        """As the table has it."""
+        return {
+            "id": self.id,
+            "number": self.number,
+            "array_index": self.array_index,
+            "name": self.name,
+            "tenant": self.request["tenant"],
+            "class": self.request["class"],
+            "state": state,
+            "reason": "",
+            "exit_code": None,
+            "attempt": self.attempt,
+            "is_alive": int(self.is_alive),
+            "failures": self.failures,
+            "losses": self.losses,
+            "preemptions": self.preemptions,
+            "submitted_at": self.submitted_at,
+            "started_at": self.started_at,
+            "finished_at": None,
+            "not_before": self.not_before,
+            "ending": json.dumps([self.ending.state, self.ending.reason]) if self.ending else None,
+            "run_s": 0.0,
+            "steps": self.steps,
+            "step_rate_hz": self.step_rate_hz,
+            "request": json.dumps(self.request),
+            "environment": self.environment,
+            **changed,
+        }
+
+    def attempt_row(self, **changed: Any) -> dict[str, Any]:
+        return {
+            "job": self.id,
+            "attempt": self.attempt,
+            "devices": json.dumps(self.devices),
+            "granted_at": self.granted_at,
+            "started_at": self.attempt_started_at,
+            "ended_at": None,
+            "outcome": None,
+            "exit_code": None,
+            **changed,
+        }
+
+
+def record_of(row: Mapping[str, Any], attempt: Mapping[str, Any] | None) -> Record:
+    """A live job from its row, and from that of the attempt that lives."""
+    record = Record(
+        id=row["id"],
+        number=row["number"],
+        array_index=row["array_index"],
+        request=json.loads(row["request"]),
+        environment=row["environment"],
+        submitted_at=row["submitted_at"],
+        attempt=row["attempt"],
+        is_alive=bool(row["is_alive"]),
+        failures=row["failures"],
+        losses=row["losses"],
+        preemptions=row["preemptions"],
+        started_at=row["started_at"],
+        not_before=row["not_before"],
+        ending=_ending(row["ending"]),
+        steps=row["steps"],
+        step_rate_hz=row["step_rate_hz"],
+    )
+    if attempt is not None:
+        record.devices = tuple(json.loads(attempt["devices"]))
+        record.granted_at, record.attempt_started_at = attempt["granted_at"], attempt["started_at"]
+        record.phase = Phase.RUNNING if row["state"] == State.RUNNING else Phase.PAUSED
+    return record
+
+
+def _ending(plain: str | None) -> Ending | None:
+    if plain is None:
+        return None
+    state, reason = json.loads(plain)
+    return Ending(State(state), reason)
+
+
+def spec_for(job_id: str, request: Mapping[str, Any], rate_hz: Mapping[str, float]) -> JobSpec:
+    """As the scheduler hears of it. Steps without a known rate would be taken for seconds, so they are left out."""
+    return JobSpec(
+        id=job_id,
+        gang_size=request["gpus"],
+        tenant=request["tenant"],
+        job_class=JobClass(request["class"]),
+        device_types=frozenset(request["types"]) if request.get("types") else None,
+        declared_steps=request.get("steps") if rate_hz else None,
+        step_rate_hz=rate_hz if request.get("steps") else {},
+        memory_bytes=request.get("gpu_mem_bytes"),
+    )

@@ -1,0 +1,67 @@
+"""What is refused, and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft.control.floor import Floor
+from weft.control.record import IN_WORDS, State
+from weft.core.errors import InputError
+from weft.sim.words import counted
+
+
+class NotFoundError(InputError):
+    """Nothing has that name."""
+
+
+class ConflictError(InputError):
+    """It cannot be done in the state that the job is in."""
+
+
+def no_such_job(job_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no job {job_id}", "weft queue --all lists them")
+
+
+def already_over(wanted: str, ended: Sequence[tuple[str, str]]) -> ConflictError:
+    if len(ended) > 1:
+        return ConflictError(f"all of array {wanted} is over already", f"weft status {ended[0][0]}")
+    job_id, state = ended[0]
+    return ConflictError(f"job {job_id} {IN_WORDS[State(state)]} already", f"weft status {job_id}")
+
+
+def not_waiting(job_id: str) -> ConflictError:
+    return ConflictError(f"job {job_id} runs, and only a waiting job can be held", f"weft cancel {job_id} ends it")
+
+
+def check_fits(request: Mapping[str, Any], floor: Floor, quotas: Mapping[str, int]) -> None:
+    """Refuse what could never start here. Before a node has come, nobody knows, and the job waits for it."""
+    gpus, wanted = request["gpus"], request.get("types")
+    if request["class"] == "guaranteed" and gpus > quotas.get(request["tenant"], 0 if quotas else gpus):
+        quota = quotas.get(request["tenant"], 0)
+        raise InputError(
+            f"a guaranteed job of {counted(gpus, 'device')}, but tenant {request['tenant']} has a quota of {quota}",
+            "--class opportunistic uses what is left; quotas are in weft.toml",
+        )
+    if not floor.devices:
+        return
+    counts = {kind: sum(device["type"] == kind for device in floor.devices) for kind in wanted or ()}
+    if not wanted:
+        counts = {each: sum(device["type"] == each for device in floor.devices) for each in _types(floor)}
+    most = max(counts.values(), default=0)
+    if most == 0:
+        there = ", ".join(_types(floor))
+        raise InputError(f"there are no devices of type {' or '.join(wanted or ())} here", f"there are: {there}")
+    if gpus > most:
+        raise InputError(f"it asks for {counted(gpus, 'device')}, and there are only {most}", "weft nodes lists them")
+    memory_bytes = request.get("gpu_mem_bytes") or 0
+    if memory_bytes > gpus // request["ntasks"] * floor.largest_memory_bytes():
+        largest = floor.largest_memory_bytes() / 2**30
+        raise InputError(
+            f"{memory_bytes / 2**30:.1f} GiB of device memory, and the largest device has {largest:.1f} GiB",
+            "ask for less, or for more devices",
+        )
+
+
+def _types(floor: Floor) -> list[str]:
+    return list(dict.fromkeys(device["type"] for device in floor.devices))

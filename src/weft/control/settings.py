@@ -1,0 +1,87 @@
+"""weft.toml: what can be set, checked. A flag goes before the environment, that before the file."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from weft.core.errors import InputError
+from weft.sim.words import closest
+
+DEFAULT_POLICY = "tiresias-l"
+
+
+@dataclass(frozen=True)
+class Settings:
+    policy: str = DEFAULT_POLICY
+    devices: str = ""
+    """As `weft up --devices` takes it; empty means: what is found."""
+    stop_grace_s: float = 5.0
+    """From asking a job to end (SIGTERM) to ending it (SIGKILL)."""
+    pause_grace_s: float = 10.0
+    """How long a step boundary is waited for before a job is stopped where it stands."""
+    silent_s: float = 10.0
+    """A coordinator that says nothing for so long hangs or is stopped, and is replaced; its jobs do not notice."""
+    snapshot_rows: int = 5_000
+    """Rows of the log between two snapshots: a restart folds at most so many."""
+    log_days: float = 30.0
+    """How long rows of the log are kept once a snapshot covers them."""
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    """Devices for guaranteed jobs, by tenant."""
+
+
+KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "policy": (lambda value: isinstance(value, str), "a policy, as in weft policies"),
+    "devices": (lambda value: isinstance(value, str), 'a text like "cpu=4"'),
+    "stop_grace_s": (lambda value: _is_number(value), "a number of seconds, 0 or more"),
+    "pause_grace_s": (lambda value: _is_number(value), "a number of seconds, 0 or more"),
+    "silent_s": (lambda value: _is_number(value) and value > 0, "a number of seconds above 0"),
+    "snapshot_rows": (
+        lambda value: _is_number(value) and isinstance(value, int) and value >= 1,
+        "a whole number of rows, 1 or more",
+    ),
+    "log_days": (lambda value: _is_number(value), "a number of days, 0 or more"),
+    "tenants": (lambda value: isinstance(value, dict), "a table, e.g. [tenants.vision] with quota = 4"),
+}
+VARIABLES = {"WEFT_POLICY": "policy", "WEFT_DEVICES": "devices"}
+
+
+def load_settings(file: Path, environ: Mapping[str, str], flags: Mapping[str, str | None]) -> Settings:
+    settings = _from_file(file)
+    named: dict[str, Any] = {key: environ[name] for name, key in VARIABLES.items() if environ.get(name)}
+    named |= {key: value for key, value in flags.items() if value is not None}
+    return replace(settings, **named)
+
+
+def _from_file(file: Path) -> Settings:
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read: {error}", "it is a text file in TOML") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{file} is not TOML: {error}", f"it may say: {', '.join(KEYS)}") from error
+    for key, value in table.items():
+        if key not in KEYS:
+            raise InputError(f"{file}: unknown key {key}", f"{closest(key, KEYS)}keys: {', '.join(KEYS)}")
+        fits, meaning = KEYS[key]
+        if not fits(value):
+            raise InputError(f"{file}: {key} = {value!r} is wrong", f"{key} is {meaning}")
+    tenants = table.pop("tenants", {})
+    return Settings(**table, quotas={name: _quota(file, name, tenant) for name, tenant in tenants.items()})
+
+
+def _quota(file: Path, name: str, tenant: Any) -> int:
+    match tenant:
+        case {"quota": int(quota), **rest} if not rest and quota >= 0 and not isinstance(quota, bool):
+            return quota
+    raise InputError(f"{file}: [tenants.{name}] = {tenant!r} is wrong", "a tenant has quota = N, a number of devices")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf

@@ -1,0 +1,128 @@
+-- name: append
+INSERT INTO log (at, kind, job, body) VALUES (?, ?, ?, ?);
+
+-- name: log_after
+SELECT at, kind, body FROM log WHERE seq > ? ORDER BY seq;
+
+-- name: log_of_job
+SELECT at, kind, body FROM log WHERE job = ? ORDER BY seq;
+
+-- name: last_seq
+SELECT coalesce(max(seq), 0) AS seq FROM log;
+
+-- name: last_snapshot
+SELECT seq, at, body FROM snapshots ORDER BY seq DESC LIMIT 1;
+
+-- name: rows_since_snapshot
+SELECT count(*) AS rows FROM log WHERE seq > (SELECT coalesce(max(seq), 0) FROM snapshots);
+
+-- name: put_snapshot
+INSERT OR REPLACE INTO snapshots (seq, at, body) VALUES (?, ?, ?);
+
+-- name: drop_older_snapshots
+DELETE FROM snapshots WHERE seq < ?;
+
+-- name: drop_old_log
+-- The row of the snapshot itself stays: its number must not be given again.
+DELETE FROM log WHERE seq < ?1 AND at < ?2 AND (job IS NULL OR job IN (SELECT id FROM jobs WHERE finished_at < ?2));
+
+-- name: forget_environments
+UPDATE jobs SET environment = NULL WHERE finished_at IS NOT NULL AND environment IS NOT NULL;
+
+-- name: drop_unused_environments
+DELETE FROM environments WHERE id NOT IN (SELECT environment FROM jobs WHERE environment IS NOT NULL);
+
+-- name: environments
+SELECT digest, id FROM environments;
+
+-- name: drop_old_requests
+DELETE FROM requests WHERE number IN
+  (SELECT number FROM jobs GROUP BY number HAVING count(*) = count(finished_at) AND max(finished_at) < ?);
+
+-- name: put_clock
+INSERT INTO clock (only, at, boot_id, boot_s) VALUES (1, ?, ?, ?)
+ON CONFLICT (only) DO UPDATE SET at = excluded.at, boot_id = excluded.boot_id, boot_s = excluded.boot_s;
+
+-- name: clock
+SELECT at, boot_id, boot_s FROM clock;
+
+-- name: put_setting
+INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: setting
+SELECT value FROM settings WHERE name = ?;
+
+-- name: put_environment
+INSERT INTO environments (id, digest, body) VALUES (?, ?, ?);
+
+-- name: environment
+SELECT body FROM environments WHERE id = ?;
+
+-- name: put_job
+INSERT INTO jobs (id, number, array_index, name, tenant, class, state, reason, exit_code, attempt, is_alive, failures,
+  losses, preemptions, submitted_at, started_at, finished_at, not_before, ending, run_s, steps, step_rate_hz, request,
+  environment)
+VALUES (:id, :number, :array_index, :name, :tenant, :class, :state, :reason, :exit_code, :attempt, :is_alive, :failures,
+  :losses, :preemptions, :submitted_at, :started_at, :finished_at, :not_before, :ending, :run_s, :steps, :step_rate_hz,
+  :request, :environment)
+ON CONFLICT (id) DO UPDATE SET state = excluded.state, reason = excluded.reason, exit_code = excluded.exit_code,
+  attempt = excluded.attempt, is_alive = excluded.is_alive, failures = excluded.failures, losses = excluded.losses,
+  preemptions = excluded.preemptions, started_at = excluded.started_at, finished_at = excluded.finished_at,
+  not_before = excluded.not_before, ending = excluded.ending, run_s = excluded.run_s, steps = excluded.steps,
+  step_rate_hz = excluded.step_rate_hz;
+
+-- name: live_jobs
+SELECT * FROM jobs WHERE finished_at IS NULL ORDER BY number, array_index;
+
+-- name: job
+SELECT * FROM jobs WHERE id = ?;
+
+-- name: elements
+SELECT id, state FROM jobs WHERE number = ? ORDER BY array_index;
+
+-- name: ended_jobs
+SELECT * FROM jobs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT ?;
+
+-- name: all_ended
+SELECT id, tenant, submitted_at, finished_at, run_s, request FROM jobs WHERE finished_at IS NOT NULL AND run_s > 0
+ORDER BY submitted_at;
+
+-- name: services
+SELECT run_s, request FROM jobs WHERE state = 'SUCCEEDED' ORDER BY finished_at DESC LIMIT ?;
+
+-- name: counts
+SELECT state, count(*) AS jobs FROM jobs WHERE finished_at IS NOT NULL GROUP BY state;
+
+-- name: last_number
+SELECT coalesce(max(number), 0) AS number FROM jobs;
+
+-- name: namesake
+SELECT run_s, steps FROM jobs WHERE state = 'SUCCEEDED' AND name = ? ORDER BY finished_at DESC LIMIT 1;
+
+-- name: mean_run
+SELECT avg(run_s) AS run_s FROM (SELECT run_s FROM jobs WHERE state = 'SUCCEEDED' ORDER BY finished_at DESC LIMIT 100);
+
+-- name: put_request
+INSERT INTO requests (request_id, number) VALUES (?, ?);
+
+-- name: request
+SELECT number FROM requests WHERE request_id = ?;
+
+-- name: put_attempt
+INSERT INTO attempts (job, attempt, devices, granted_at, started_at, ended_at, outcome, exit_code)
+VALUES (:job, :attempt, :devices, :granted_at, :started_at, :ended_at, :outcome, :exit_code)
+ON CONFLICT (job, attempt) DO UPDATE SET devices = excluded.devices, started_at = excluded.started_at,
+  ended_at = excluded.ended_at, outcome = excluded.outcome, exit_code = excluded.exit_code;
+
+-- name: live_attempts
+SELECT * FROM attempts WHERE ended_at IS NULL;
+
+-- name: attempts_of_job
+SELECT * FROM attempts WHERE job = ? ORDER BY attempt;
+
+-- name: preemptions_by_reason
+SELECT body ->> '$.reason[0]' AS reason, count(*) AS preemptions FROM log WHERE kind = 'Preempt' GROUP BY 1;
+
+-- name: recent_waits
+SELECT started_at - submitted_at AS wait_s FROM jobs WHERE started_at IS NOT NULL AND finished_at IS NOT NULL
+ORDER BY finished_at DESC LIMIT 10000;

@@ -1,0 +1,219 @@
+"""What is on disk: one SQLite file. Written by one thread at a time, each instant in one transaction."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from weft.control.clock import Mark
+from weft.core.errors import WeftError
+from weft.core.value import value
+from weft.runtime.failing import reach
+
+FAIL_POINTS = ("control-log-begun", "control-log-written", "control-log-committed", "control-snapshot-written")
+
+Row = dict[str, Any]
+NUMBERED = re.compile(r"(\d{4})-.*\.sql")
+
+
+class StoreError(WeftError):
+    """The log could not be written; what was to be written is not acknowledged, and not so."""
+
+
+@value
+class Fact:
+    """One row of the log."""
+
+    kind: str
+    job: str | None
+    body: dict[str, Any]
+
+
+@value
+class Batch:
+    """Everything that one instant leaves on disk."""
+
+    mark: Mark
+    facts: Sequence[Fact]
+    environments: Sequence[tuple[int, str, str]] = ()
+    jobs: Sequence[dict[str, Any]] = ()
+    attempts: Sequence[dict[str, Any]] = ()
+    requests: Sequence[tuple[str, int]] = ()
+    settings: Sequence[tuple[str, str]] = ()
+
+
+class Store:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # SQLite would make it readable to all
+        self._db = _connect(path)
+        upgrade(self._db, steps())
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._reader = _connect(path)  # sees what is committed, and is never in the way of a commit
+
+    def close(self) -> None:
+        self._reader.close()
+        self._db.close()
+
+    # ---- writing
+
+    def commit(self, batch: Batch) -> int:
+        """Make an instant durable; the number of the last row. On any error nothing of it is there."""
+        try:
+            with self._transaction():
+                reach("control-log-begun")
+                self._write(batch)
+                reach("control-log-written")
+                last: int = self._db.execute(QUERIES["last_seq"]).fetchone()[0]
+        except sqlite3.Error as error:
+            raise _refusal(error, self.path) from error
+        reach("control-log-committed")
+        return last
+
+    def _write(self, batch: Batch) -> None:
+        at = batch.mark.at
+        rows = [(at, fact.kind, fact.job, json.dumps(fact.body)) for fact in batch.facts]
+        self._db.executemany(QUERIES["append"], rows)
+        self._db.executemany(QUERIES["put_environment"], batch.environments)
+        self._db.executemany(QUERIES["put_job"], batch.jobs)
+        self._db.executemany(QUERIES["put_attempt"], batch.attempts)
+        self._db.executemany(QUERIES["put_request"], batch.requests)
+        self._db.executemany(QUERIES["put_setting"], batch.settings)
+        self._db.execute(QUERIES["put_clock"], (at, batch.mark.boot_id, batch.mark.boot_s))
+
+    def put_settings(self, settings: Sequence[tuple[str, str]]) -> None:
+        try:
+            with self._transaction():
+                self._db.executemany(QUERIES["put_setting"], settings)
+        except sqlite3.Error as error:
+            raise _refusal(error, self.path) from error
+
+    def put_snapshot(self, seq: int, at: float, ledger: dict[str, Any], keep_from: float) -> None:
+        """Keep the ledger as it was after row `seq`, and drop what nobody needs any more.
+
+        The rule of compaction: a row of the log goes when a snapshot covers it, it is older than `keep_from`, and its
+        job ended before that too. The row of a job itself stays. Environments go with the end of the last job that
+        has them.
+        """
+        try:
+            with self._transaction():
+                self._db.execute(QUERIES["put_snapshot"], (seq, at, json.dumps(ledger)))
+                self._db.execute(QUERIES["drop_older_snapshots"], (seq,))
+                self._db.execute(QUERIES["drop_old_log"], (seq, keep_from))
+                self._db.execute(QUERIES["drop_old_requests"], (keep_from,))
+                self._db.execute(QUERIES["forget_environments"])
+                self._db.execute(QUERIES["drop_unused_environments"])
+                reach("control-snapshot-written")
+        except sqlite3.Error as error:
+            raise _refusal(error, self.path) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    # ---- reading
+
+    def last_mark(self) -> Mark | None:
+        row = self.one("clock")
+        return Mark(**row) if row else None
+
+    def last_snapshot(self) -> tuple[int, float, dict[str, Any]] | None:
+        row = self.one("last_snapshot")
+        return (row["seq"], row["at"], json.loads(row["body"])) if row else None
+
+    def rows_since_snapshot(self) -> int:
+        rows: int = self._one("rows_since_snapshot")["rows"]
+        return rows
+
+    def log_after(self, seq: int) -> Iterator[tuple[float, str, dict[str, Any]]]:
+        for at, kind, body in self._reader.execute(QUERIES["log_after"], (seq,)):
+            yield at, kind, json.loads(body)
+
+    def environment(self, environment_id: int) -> dict[str, str]:
+        env: dict[str, str] = json.loads(self._one("environment", environment_id)["body"])
+        return env
+
+    def setting(self, name: str) -> str | None:
+        row = self.one("setting", name)
+        return row["value"] if row else None
+
+    def one(self, query: str, *arguments: Any) -> Row | None:
+        row = self._reader.execute(QUERIES[query], arguments).fetchone()
+        return None if row is None else dict(row)
+
+    def all(self, query: str, *arguments: Any) -> list[Row]:
+        return [dict(row) for row in self._reader.execute(QUERIES[query], arguments)]
+
+    def _one(self, query: str, *arguments: Any) -> Row:
+        row = self.one(query, *arguments)
+        assert row is not None
+        return row
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA foreign_keys = ON")
+    except sqlite3.Error as error:
+        raise _refusal(error, path) from error
+    return db
+
+
+def steps() -> list[str]:
+    """The scripts that make the schema, each of which takes it from one version to the next."""
+    folder = resources.files("weft.control").joinpath("sql")
+    named = sorted(entry.name for entry in folder.iterdir() if NUMBERED.fullmatch(entry.name))
+    return [folder.joinpath(name).read_text(encoding="utf-8") for name in named]
+
+
+def upgrade(db: sqlite3.Connection, scripts: Sequence[str]) -> None:
+    """Bring a database, or an empty file, to the newest version; each step whole or not at all."""
+    try:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise WeftError(
+            f"the log cannot be read: {error}", "is it a file of weft? move it away to begin anew"
+        ) from error
+    if version > len(scripts):
+        raise WeftError(
+            f"the log is of version {version}, and this weft knows {len(scripts)}", "use the newer weft that wrote it"
+        )
+    for number, script in enumerate(scripts[version:], version + 1):
+        try:
+            db.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
+        except sqlite3.Error as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise WeftError(
+                f"the log cannot be brought to version {number}: {error}", "it is as it was; is there room on the disk?"
+            ) from error
+
+
+def _refusal(error: sqlite3.Error, path: Path) -> StoreError:
+    hint = f"free some space where {path} is" if "full" in str(error) else "daemon.log may say more"
+    return StoreError(f"the log cannot be written: {error}", hint)
+
+
+def _queries(text: str) -> dict[str, str]:
+    parts: Iterable[str] = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)[1:]
+    each = iter(parts)
+    return {name: query.strip() for name, query in zip(each, each, strict=True)}
+
+
+QUERIES = _queries(resources.files("weft.control").joinpath("sql", "queries.sql").read_text(encoding="utf-8"))

@@ -1,0 +1,86 @@
+"""The coordinator of this machine: started when there is none, replaced when it does not answer, told to leave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from weft.control.link import Link
+from weft.control.locking import holder_of
+from weft.home import Home
+
+LOOK_EVERY_S = 0.25
+STARTING_S = 10.0
+LEAVING_S = 10.0
+MODULE = "weft.node.coordinator"
+AGAIN_S = 1.0
+"""Between two starts, for one that ends at once."""
+
+log = logging.getLogger(__name__)
+
+
+class Supervision:
+    def __init__(self, home: Home, link: Link, devices: str, silent_s: float) -> None:
+        self._home = home
+        self._link = link
+        self._devices = devices
+        self._silent_s = silent_s
+        self._child: subprocess.Popen[bytes] | None = None
+        self._begun_s = -AGAIN_S
+        self._is_leaving = False
+
+    async def run(self) -> None:
+        while not self._is_leaving:
+            if self._child is not None:
+                self._child.poll()
+            holder = holder_of(self._home.node_lock)
+            if holder is None and not self._is_starting() and time.monotonic() - self._begun_s > AGAIN_S:
+                self._start()
+            elif holder and time.monotonic() - max(self._link.heard_s, self._begun_s) > self._silent_s:
+                log.warning("the coordinator, process %d, does not answer; it is replaced", holder)
+                _kill(holder)
+                self._link.heard_s = time.monotonic()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def leave(self) -> None:
+        """Tell it to go, and see it gone."""
+        self._is_leaving = True  # or the next look would start another
+        holder = holder_of(self._home.node_lock)
+        await self._link.leave()
+        deadline = time.monotonic() + LEAVING_S
+        while holder and holder_of(self._home.node_lock) == holder and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        if holder and holder_of(self._home.node_lock) == holder:
+            _kill(holder)
+        if self._child is not None:
+            if self._child.poll() is None and self._child.pid != holder:
+                self._child.kill()  # it had not yet got so far as to be told
+            await asyncio.to_thread(self._child.wait)
+
+    def _is_starting(self) -> bool:
+        return self._child is not None and self._child.poll() is None and time.monotonic() - self._begun_s < STARTING_S
+
+    def _start(self) -> None:
+        command = [sys.executable, "-m", MODULE]
+        if self._devices:
+            command += ["--devices", self._devices]
+        with self._home.node_log.open("ab") as output:
+            self._child = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
+            )
+        self._begun_s = time.monotonic()
+        log.info("started the coordinator, process %d", self._child.pid)
+
+
+def _kill(pid: int) -> None:
+    """A coordinator. The number in the lock may be of one before it, and be anybody's by now: so look."""
+    with contextlib.suppress(OSError):
+        if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)

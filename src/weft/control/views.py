@@ -1,0 +1,166 @@
+"""Jobs and nodes as JSON, for everybody outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from weft.control.desk import Desk
+from weft.control.record import Record, State
+from weft.core.reasons import Code, Reason
+from weft.home import Home
+
+Json = dict[str, Any]
+EXPLAINED = 20
+"""So many jobs at the front of the line are told what exactly they wait for; those behind them wait for these."""
+
+
+class Views:
+    """What is asked for often is worked out once for each instant."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._seen: tuple[Desk, int] | None = None
+        self._positions: dict[str, int] = {}
+        self._reasons: dict[str, str] = {}
+
+    def live(self, desk: Desk, record: Record, now: float) -> Json:
+        self._look(desk, now)
+        job = desk.scheduler.ledger.jobs[record.id]
+        state = desk.state(record.id)
+        is_running = state is State.RUNNING
+        return {
+            **_described(record.id, record.request, self._home),
+            "array_index": record.array_index,
+            "state": state,
+            "reason": self.reason(desk, record.id, now),
+            "exit_code": None,
+            "attempt": record.attempt,
+            "devices": list(record.devices) if is_running else [],
+            "submitted_at": iso(record.submitted_at),
+            "started_at": iso(record.started_at),
+            "finished_at": None,
+            "steps": record.steps,
+            "step_rate_hz": record.step_rate_hz,
+            "position": self._positions.get(record.id),
+            "metrics": dict(record.metrics),
+            "eta_s": eta_s(record),
+            "run_s": round(job.run_s(now), 3),
+            "wait_s": round(job.wait_s(now), 3),
+            "preemptions": record.preemptions,
+            "pids": list(record.pids),
+            "host_bytes": record.host_bytes,
+        }
+
+    def ended(self, row: Mapping[str, Any]) -> Json:
+        request = json.loads(row["request"])
+        began = row["started_at"] if row["started_at"] is not None else row["finished_at"]
+        return {
+            **_described(row["id"], request, self._home),
+            "array_index": row["array_index"],
+            "state": row["state"],
+            "reason": row["reason"],
+            "exit_code": row["exit_code"],
+            "attempt": row["attempt"],
+            "devices": [],
+            "submitted_at": iso(row["submitted_at"]),
+            "started_at": iso(row["started_at"]),
+            "finished_at": iso(row["finished_at"]),
+            "steps": row["steps"],
+            "step_rate_hz": row["step_rate_hz"],
+            "position": None,
+            "metrics": {},
+            "eta_s": None,
+            "run_s": round(row["run_s"], 3),
+            "wait_s": round(began - row["submitted_at"], 3),
+            "preemptions": row["preemptions"],
+            "pids": [],
+            "host_bytes": 0,
+        }
+
+    def reason(self, desk: Desk, job_id: str, now: float) -> str:
+        """Why it does not run; what is odd about one that does."""
+        self._look(desk, now)
+        if job_id not in self._reasons:
+            self._reasons[job_id] = self._reason(desk, job_id, now)
+        return self._reasons[job_id]
+
+    def line(self, desk: Desk, now: float) -> list[str]:
+        """Those who wait, first the one that goes first."""
+        self._look(desk, now)
+        return list(self._positions)
+
+    def _reason(self, desk: Desk, job_id: str, now: float) -> str:
+        ending = desk.records[job_id].ending
+        if ending is not None:
+            return str(Reason(Code.ENDING, (ending.reason,)))
+        if not desk.floor.devices:
+            return "no node is there yet"
+        if self._positions.get(job_id, 0) > EXPLAINED:
+            return str(Reason(Code.IN_LINE, (self._positions[job_id] - 1,)))
+        try:
+            reason = desk.scheduler.reason(job_id, now)
+            return "" if reason is None else str(reason)
+        except Exception as error:  # noqa: BLE001 - a policy may be anybody's
+            return f"its policy cannot say why: {type(error).__name__}: {error}"
+
+    def _look(self, desk: Desk, now: float) -> None:
+        if self._seen != (desk, desk.version):
+            try:
+                line = desk.scheduler.waiting_line(now)
+            except Exception:  # noqa: BLE001 - a policy may be anybody's; then it is by arrival
+                line = [job for job in desk.scheduler.ledger.jobs.values() if job.is_waiting]
+            self._positions = {job.id: at for at, job in enumerate(line, 1)}
+            self._reasons = {}
+            self._seen = (desk, desk.version)
+
+
+def nodes_json(desk: Desk, is_up: bool) -> list[Json]:
+    """The machines, with whose their devices are."""
+    if not desk.floor.devices:
+        return []
+    holders: dict[str, list[str]] = {}
+    for record in desk.records.values():
+        if desk.state(record.id) is State.RUNNING:
+            for name in record.devices:
+                holders.setdefault(name, []).append(record.id)
+    devices: list[Json] = []
+    for device in desk.floor.devices:
+        jobs = holders.get(desk.floor.name(device), [])
+        state = "busy" if jobs else "unmanaged" if device.get("blocked_by") else "free"
+        devices.append({**device, "state": state, "jobs": jobs})
+    return [{"name": desk.floor.machine, "state": "up" if is_up else "away", "devices": devices}]
+
+
+def eta_s(record: Record) -> float | None:
+    """Until its end, if it said how many steps it takes."""
+    wanted = record.request.get("steps")
+    if not wanted or not record.step_rate_hz:
+        return None
+    return round(max(0.0, float(wanted) - record.steps) / record.step_rate_hz, 1)
+
+
+def iso(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
+    return {
+        "id": job_id,
+        "name": request["name"],
+        "tenant": request["tenant"],
+        "class": request["class"],
+        "command": request["command"],
+        "cwd": request["cwd"],
+        "gpus": request["gpus"],
+        "ntasks": request["ntasks"],
+        "array": request.get("array"),
+        "after": request.get("after") or [],
+        "retries": request.get("retries", 0),
+        "time_s": request.get("time_s"),
+        "declared_steps": request.get("steps"),
+        "split": request.get("split", False),
+        "log": str(home.log(job_id, 0)),
+    }

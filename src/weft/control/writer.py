@@ -1,0 +1,136 @@
+"""The one writer loop: all that came meanwhile is one instant, on disk before anybody is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.control.clock import Clock
+from weft.control.desk import Desk, Outcome
+from weft.control.inputs import Input, Tick
+from weft.control.orders import Order
+from weft.control.store import Batch, Store, StoreError
+from weft.core.errors import WeftError
+from weft.core.snapshot import snapshot
+from weft.runtime.failing import reach
+
+FAIL_POINTS = ("control-decided", "control-answered")
+
+DAY_S = 86_400.0
+RETRY_S = 1.0
+MOST_AT_ONCE = 512
+"""Inputs of one instant; more wait for the next, so that nobody's answer waits for everybody's work."""
+
+log = logging.getLogger(__name__)
+
+
+class Writer:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        load: Callable[[], Desk],
+        send: Callable[[Sequence[Order]], None],
+        log_days: float,
+        snapshot_rows: int,
+    ) -> None:
+        self.desk = load()
+        self.clock = clock
+        self.trouble = ""
+        """Why nothing can be written just now."""
+        self.changed = asyncio.Condition()
+        """Held from the first word of an instant until it is on disk: who looks under it sees nothing that is not."""
+        self._store = store
+        self._load = load
+        self._send = send
+        self._snapshot_rows = snapshot_rows
+        self._log_days = log_days
+        self._inputs: asyncio.Queue[tuple[Input, asyncio.Future[Any] | None]] = asyncio.Queue()
+        self._since_snapshot = store.rows_since_snapshot()
+
+    async def ask(self, wish: Input) -> Any:
+        """Put something before the desk; its answer, once that is on disk. Errors are raised."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._inputs.put_nowait((wish, answer))
+        return await answer
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            waiting = await self._gather()
+            try:
+                async with self.changed:
+                    await self._instant(waiting)
+                    self.changed.notify_all()
+            except StoreError as error:
+                await self._start_over(waiting, error)
+
+    async def _gather(self) -> list[tuple[Input, asyncio.Future[Any] | None]]:
+        """Everything that waits, or the time that has come."""
+        due_in_s = self.desk.next_time(self.clock.peek()) - self.clock.peek()
+        timeout_s = None if due_in_s == math.inf else max(0.0, due_in_s)
+        try:
+            waiting = [await asyncio.wait_for(self._inputs.get(), timeout_s)]
+        except TimeoutError:
+            return [(Tick(), None)]
+        while not self._inputs.empty() and len(waiting) < MOST_AT_ONCE:
+            waiting.append(self._inputs.get_nowait())
+        return waiting
+
+    async def _instant(self, waiting: Sequence[tuple[Input, asyncio.Future[Any] | None]]) -> None:
+        now = self.clock.now()
+        outcome = self.desk.handle([wish for wish, _ in waiting], now)
+        reach("control-decided")
+        seq = await asyncio.to_thread(self._store.commit, self._batch(outcome, now))
+        self.trouble = ""
+        self._send(outcome.orders)
+        for (_, future), answer in zip(waiting, outcome.answers, strict=True):
+            _give(future, answer)
+        reach("control-answered")
+        self._since_snapshot += len(outcome.facts)
+        if self._since_snapshot >= self._snapshot_rows:
+            await self.snapshot(seq, now)
+
+    def _batch(self, outcome: Outcome, now: float) -> Batch:
+        return Batch(
+            self.clock.mark(now),
+            outcome.facts,
+            outcome.environments,
+            list(outcome.rows.values()),
+            list(outcome.attempts.values()),
+            outcome.requests,
+            outcome.settings,
+        )
+
+    async def snapshot(self, seq: int, now: float) -> None:
+        """Between two instants, so that it is the ledger after row `seq`."""
+        taken = snapshot(self.desk.scheduler.ledger)
+        try:
+            await asyncio.to_thread(self._store.put_snapshot, seq, now, taken, now - self._log_days * DAY_S)
+        except StoreError as error:
+            log.warning("no snapshot: %s", error)
+        else:
+            self.desk.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
+        self._since_snapshot = 0
+
+    async def _start_over(self, waiting: Sequence[tuple[Input, asyncio.Future[Any] | None]], error: StoreError) -> None:
+        """What could not be written has not happened: go back to what is on disk, and say so to everybody."""
+        log.error("%s", error)
+        self.trouble = error.message
+        self.desk = self._load()
+        for _, future in waiting:
+            _give(future, error)
+        self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
+        await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
+
+
+def _give(future: asyncio.Future[Any] | None, answer: Any) -> None:
+    if future is None or future.done():
+        return
+    if isinstance(answer, WeftError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,123 @@
+"""Events, decisions and descriptions as plain values and back: what a log can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields as fields_of
+from typing import Any
+
+from weft.core.commands import Preempt, Start
+from weft.core.events import (
+    Cancelled,
+    DevicesBlocked,
+    Event,
+    Failed,
+    Finished,
+    Held,
+    Lost,
+    NodeJoined,
+    NodeLost,
+    Progressed,
+    Released,
+    Submitted,
+    Woken,
+)
+from weft.core.reasons import Code, Reason
+from weft.core.values import JobClass, JobSpec, Node
+
+Plain = dict[str, Any]
+Decided = Start | Preempt
+
+KINDS: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Submitted,
+        Finished,
+        Failed,
+        Lost,
+        Progressed,
+        Cancelled,
+        Held,
+        Released,
+        NodeJoined,
+        NodeLost,
+        DevicesBlocked,
+        Woken,
+        Start,
+        Preempt,
+    )
+}
+"""What a log is made of, by name."""
+
+
+def plain(fact: Event | Decided) -> Plain:
+    """The fields of an event or a decision, without its kind."""
+    return {field.name: _plain_field(getattr(fact, field.name)) for field in fields_of(fact)}
+
+
+def fact_of(kind: str, fields: Plain) -> Event | Decided:
+    """The event or decision that `plain` made these fields of."""
+    read = {name: READERS[name](value) if name in READERS else value for name, value in fields.items()}
+    made: Event | Decided = KINDS[kind](**read)
+    return made
+
+
+def plain_spec(spec: JobSpec) -> Plain:
+    """A description; what is as by default is left out."""
+    fields = {field.name: getattr(spec, field.name) for field in fields_of(spec)}
+    changed = {name: value for name, value in fields.items() if value != DEFAULTS.get(name, ...)}
+    if "device_types" in changed:
+        changed["device_types"] = sorted(changed["device_types"])
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in changed.items()}
+
+
+def spec_of(fields: Plain) -> JobSpec:
+    read = dict(fields)
+    if "device_types" in read:
+        read["device_types"] = frozenset(read["device_types"])
+    if "job_class" in read:
+        read["job_class"] = JobClass(read["job_class"])
+    return JobSpec(**read)
+
+
+def plain_reason(reason: Reason) -> list[Any]:
+    return [reason.code, *reason.details]
+
+
+def reason_of(words: list[Any]) -> Reason:
+    code, *details = words
+    return Reason(Code(code), tuple(details))
+
+
+def plain_node(node: Node) -> list[Any]:
+    return [node.name, node.device_count, node.device_type]
+
+
+def allocation_of(pairs: list[list[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((node, mask) for node, mask in pairs)
+
+
+def finite(number: float) -> float | None:
+    """JSON knows no infinity."""
+    return number if math.isfinite(number) else None
+
+
+def _plain_field(value: Any) -> Any:
+    if isinstance(value, JobSpec):
+        return plain_spec(value)
+    if isinstance(value, Reason):
+        return plain_reason(value)
+    return plain_node(value) if isinstance(value, Node) else value
+
+
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "job": spec_of,
+    "reason": reason_of,
+    "node": lambda fields: Node(*fields),
+    "allocation": allocation_of,
+    "code": Code,
+}
+DEFAULTS: Plain = {
+    field.name: getattr(JobSpec(""), field.name) for field in fields_of(JobSpec("")) if field.name != "id"
+}

@@ -1,0 +1,66 @@
+"""The ledger as plain values and back, so that a restart need not begin at the beginning."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.core.job import Job
+from weft.core.ledger import Ledger
+from weft.core.plain import allocation_of, finite, plain_node, plain_reason, plain_spec, reason_of, spec_of
+from weft.core.transitions import State
+from weft.core.values import Cluster, Node
+
+SETTLED = ("since_s", "first_wait_s", "best_rate_hz", "rate_hz", "settled_run_s", "settled_wait_s", "settled_steps")
+"""Numbers of a job that are kept as they are."""
+
+
+def snapshot(ledger: Ledger) -> dict[str, Any]:
+    return {
+        "nodes": [
+            [plain_node(node), here, blocked]
+            for node, here, blocked in zip(ledger.nodes, ledger.is_present, ledger.blocked_masks, strict=True)
+        ],
+        "submitted": ledger.submitted,
+        "tenants": ledger.tenants.settled(),
+        "jobs": [_plain_job(job) for job in ledger.jobs.values()],
+    }
+
+
+def restored(plain: dict[str, Any]) -> Ledger:
+    ledger = Ledger(Cluster(()))
+    ledger.restore_nodes([(Node(*node), here, blocked) for node, here, blocked in plain["nodes"]])
+    ledger.submitted = plain["submitted"]
+    for tenant, (settled, since_s) in plain["tenants"].items():
+        ledger.tenants.restore(tenant, settled, since_s)
+    for fields in plain["jobs"]:
+        ledger.restore_job(_job(fields))
+    return ledger
+
+
+def _plain_job(job: Job) -> dict[str, Any]:
+    return {
+        "spec": plain_spec(job.spec),
+        "tie": job.tie,
+        "state": job.state,
+        "generation": job.generation,
+        "allocation": job.allocation,
+        "last_allocation": job.last_allocation,
+        "first_start_s": finite(job.first_start_s),
+        "holds": [plain_reason(hold) for hold in job.holds],
+        **{name: getattr(job, name) for name in SETTLED},
+    }
+
+
+def _job(fields: dict[str, Any]) -> Job:
+    arrival_s, serial = fields["tie"]
+    job = Job(spec_of(fields["spec"]), serial, arrival_s, fields["best_rate_hz"])
+    job.enter(State(fields["state"]))
+    job.generation = fields["generation"]
+    job.allocation = allocation_of(fields["allocation"])
+    job.last_allocation = allocation_of(fields["last_allocation"])
+    job.first_start_s = math.inf if fields["first_start_s"] is None else fields["first_start_s"]
+    job.holds = tuple(reason_of(hold) for hold in fields["holds"])
+    for name in SETTLED:
+        setattr(job, name, fields[name])
+    return job

@@ -1,0 +1,155 @@
+"""A job as it is asked for: what people write, made into what the daemon reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from weft.core.errors import InputError
+
+CLASSES = ("auto", "guaranteed", "opportunistic")
+OF_AN_OUTER_JOB = ("WEFT_PAGE", "WEFT_TASK", "WEFT_JOB_ID", "WEFT_ATTEMPT", "WEFT_CHECKPOINTS", "WEFT_ARRAY_INDEX")
+OF_AN_OUTER_GANG = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class Options(TypedDict, total=False):
+    """What may be said about a job besides its command. What is None or left away is the daemon's to choose."""
+
+    name: str | None
+    cwd: str | os.PathLike[str] | None
+    umask: int | None
+    env: Mapping[str, str] | None
+    gpus: int | None
+    ntasks: int | None
+    gpu_mem: str | int | None
+    mem: str | int | None
+    job_class: str | None
+    tenant: str | None
+    time: str | float | None
+    steps: int | None
+    retries: int | None
+    requeue: bool | None
+    hold: bool | None
+    after: str | Iterable[str] | None
+    types: str | Iterable[str] | None
+    stdin: bool | None
+    split: bool | None
+    tty: Mapping[str, int] | None
+
+
+def job_request(command: str | Sequence[str], array: str | None, options: Options) -> dict[str, Any]:
+    """What to send for a job. It gets this process's folder, umask and environment unless others are given."""
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+    asked: dict[str, Any] = dict(options)
+    words = _words(command)
+    if not words:
+        raise InputError("no command is given", "e.g. weft run -- python train.py")
+    if array is not None:
+        _check_array(array)
+    gpus, ntasks = asked.get("gpus"), asked.get("ntasks")
+    if gpus and ntasks and gpus % ntasks:
+        even = max(1, round(gpus / ntasks)) * ntasks
+        raise InputError(f"{gpus} devices cannot be shared out evenly among {ntasks} tasks", f"e.g. --gpus {even}")
+    env = asked.pop("env", None)
+    umask = asked.pop("umask", None)
+    wanted = {
+        "command": words,
+        "cwd": str(asked.pop("cwd", None) or _here()),
+        "umask": present_umask() if umask is None else umask,
+        "env": cleaned(os.environ if env is None else env),
+        "gpu_mem_bytes": _bytes(asked.pop("gpu_mem", None), "gpu_mem"),
+        "mem_bytes": _bytes(asked.pop("mem", None), "mem"),
+        "class": asked.pop("job_class", None),
+        "time_s": _seconds(asked.pop("time", None)),
+        "after": [checked_id(each) for each in _listed(asked.pop("after", None))] or None,
+        "types": _listed(asked.pop("types", None)) or None,
+        "array": array,
+        **asked,
+    }
+    return {key: value for key, value in wanted.items() if value is not None}
+
+
+def checked_id(text: str | int) -> str:
+    """A job's id as the daemon writes it: a number, or a number and an element's index."""
+    job_id = str(text).strip()
+    parts = job_id.split("_")
+    if len(parts) > 2 or not all(part.isascii() and part.isdecimal() and len(part) < 19 for part in parts):
+        raise InputError(
+            f'"{text}" is no job id', "a number as weft queue shows it: 17, or 17_3 for element 3 of array 17"
+        )
+    return job_id
+
+
+def cleaned(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what a job around us got for itself alone."""
+    gone = OF_AN_OUTER_JOB + (OF_AN_OUTER_GANG if "WEFT_TASK" in environ else ())
+    env = {name: value for name, value in environ.items() if name not in gone}
+    if path := env.get("PYTHONPATH"):
+        from weft.node.launch import INJECT
+
+        entries = [entry for entry in path.split(":") if entry != INJECT]
+        env["PYTHONPATH"] = ":".join(entries)
+        if not entries:
+            del env["PYTHONPATH"]
+    return env
+
+
+def present_umask() -> int:
+    """Read, not set and set back: other threads may be making files."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o022
+
+
+def _words(command: str | Sequence[str]) -> list[str]:
+    if not isinstance(command, str):
+        return list(command)
+    import shlex  # what is loaded here, `weft submit` need not wait for
+
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"the command {command} cannot be read: {error}", "give it as a list of words") from error
+
+
+def _check_array(text: str) -> None:
+    from weft.arrays import parse_array
+
+    parse_array(text)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - the folder's name is all we need
+    except FileNotFoundError as error:
+        raise InputError("the folder we are in is gone", "cd to another one") from error
+
+
+def _listed(value: str | Iterable[str] | None) -> list[str]:
+    """Several words: as a list, with commas between, or both."""
+    texts = [value] if isinstance(value, str) else value or []
+    return [word.strip() for text in texts for word in str(text).split(",") if word.strip()]
+
+
+def _bytes(value: str | int | None, name: str) -> int | None:
+    if not isinstance(value, str):
+        return value
+    from weft.node.size import parsed_bytes
+
+    size_bytes = parsed_bytes(value)
+    if size_bytes == 0:
+        raise InputError(f'{name} "{value}" is no memory at all', "leave it away for no limit, or e.g. 4G")
+    return size_bytes
+
+
+def _seconds(value: str | float | None) -> float | None:
+    if not isinstance(value, str):
+        return value
+    from weft.durations import parsed_seconds
+
+    return parsed_seconds(value)

@@ -1,0 +1,235 @@
+"""One attempt on this node, from the order to run it until nothing of it is left.
+
+Nothing here waits for one particular thing to happen. Whenever something may have changed (an order, the end of a
+process, a device that is free) the attempt looks at how everything stands, and does the one thing that comes next
+between what it is and what is wanted (acts.py). So it does not matter how often it is told, nor how it came to be as it
+is: one that was found after a restart is treated like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from pathlib import Path
+from typing import Any
+
+from weft.core.errors import WeftError
+from weft.core.value import value
+from weft.node import fencing, processes, records
+from weft.node.children import in_thread
+from weft.node.ending import Ending, ending, never_started
+from weft.node.fencing import Tree
+from weft.node.ground import Ground
+from weft.node.pages import step_of_leaving
+from weft.node.pausing import Pause
+from weft.node.records import Record
+from weft.node.task import Task, attach
+from weft.node.tended import Sight, Tended
+from weft.runtime.failing import reach
+
+
+class State(enum.Enum):
+    WAITING = "waiting"  # nothing of it is on disk; its devices are not free yet
+    LAUNCHING = "launching"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    ENDED = "ended"  # nothing of it lives
+
+
+class Wanted(enum.Enum):
+    NOTHING = "nothing"  # after a restart, until an order comes
+    RUN = "run"
+    PAUSE = "pause"
+    STOP = "stop"
+
+
+@value
+class Order:
+    wanted: Wanted
+    generation: int
+    devices: tuple[int, ...] = ()
+    needs_bytes: int | None = None
+
+
+class Attempt:
+    def __init__(self, ground: Ground, record: Record, order: Order) -> None:
+        self.ground = ground
+        self.record = record
+        self.order = order
+        self.state = State.WAITING
+        self.tasks = [
+            Tended(ground.home, ground.run, ground.boot_id, record, rank, self.wake) for rank in range(record.tasks)
+        ]
+        self.pause: Pause | None = None
+        self.held_bytes = 0  # of its devices' memory, while it pauses
+        self.halting: asyncio.Future[tuple[Pause, int]] | None = None
+        self.kill_at_s: float | None = None
+        self.kills = 0
+        self.look_s = 0.0
+        self.answered = 0  # the generation of the last order that was answered
+        self.is_fenced = False
+        self.is_adopted = False
+        self.news = asyncio.Event()
+        self._task: Task | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state is State.ENDED
+
+    @property
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wake(self) -> None:
+        """Something may have changed."""
+        self.news.set()
+
+    def wake_in(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self.wake)
+
+    def take(self, order: Order) -> None:
+        self.order = order
+        self.wake()
+
+    def fence(self) -> None:
+        """Nobody wants it any more: it is killed at once, and nobody is told."""
+        self.is_fenced = True
+        self.wake()
+
+    def adopt(self) -> bool:
+        """Take up where an earlier coordinator left off; False if nothing of it was ever started, nor will be."""
+        if all(task.look() is Sight.ABSENT for task in self.tasks):
+            were_barred = [task.bar() for task in self.tasks]
+            if all(were_barred):
+                fencing.end_tree(self.tree())  # shepherds on their way
+                return False
+        self.state, self.is_adopted = State.LAUNCHING, True
+        if self.record.boot_id == self.ground.boot_id:
+            for task in self.tasks:
+                task.open_page(self.record)
+            if all(task.is_started for task in self.tasks):
+                self.state = self._state_by_page()
+        if self.state is State.PAUSED:
+            family = processes.family(self.attached().roots)
+            self.held_bytes = self.ground.kind.held_bytes(family, self.ground.some(self.record.devices))
+        else:
+            self.ground.holding.keep(self.record.key, self.record.devices)
+        if self.state is State.RUNNING:
+            self.say_started()
+        return True
+
+    def _state_by_page(self) -> State:
+        task = self.attached()
+        if task.is_stopped:
+            task.stop()  # whoever began with it may have been killed before he was done
+        return State.PAUSED if task.status().state == "paused" else State.RUNNING
+
+    @property
+    def pages(self) -> tuple[Path, ...]:
+        return tuple(task.page_path for task in self.tasks)
+
+    @property
+    def shepherds(self) -> frozenset[int]:
+        return frozenset(task.shepherd.pid for task in self.tasks if task.shepherd)
+
+    def attached(self) -> Task:
+        """Its pages, for us; whoever pauses it in a thread has his own."""
+        if self._task is None:
+            self._task = attach(*self.pages)
+        self._task.shepherds = self.shepherds
+        return self._task
+
+    def tree(self, *, with_shepherds: bool = True) -> Tree:
+        trees = [task.tree(with_shepherd=with_shepherds) for task in self.tasks]
+        roots, marks, spared = (frozenset[Any]().union(*parts) for parts in zip(*map(_parts, trees), strict=True))
+        return Tree(roots, marks, spared)
+
+    def note(self, record: Record) -> None:
+        """Keep what a coordinator that comes after us has to know."""
+        if record != self.record:
+            records.write_record(self.ground.home, record)
+            self.record = record
+
+    def say(self, what: str, generation: int, **body: Any) -> None:
+        job, attempt = self.record.key
+        self.ground.report({"job": job, "attempt": attempt, "generation": generation, "what": what, **body})
+
+    def say_started(self) -> None:
+        self.say("started", self.record.generation, pids=[task.pid for task in self.tasks])
+
+    async def end(self) -> None:
+        """All tasks are over; make sure of everything they started, and say how it ended.
+
+        A shepherd that left a status has made sure itself, and has nothing more to do.
+        """
+        if self.is_adopted or not all(task.status and task.status.by == "shepherd" for task in self.tasks):
+            await in_thread(fencing.end_tree, self.tree())
+            await in_thread(fencing.end_tree, Tree(frozenset(self.ground.strays()), frozenset()))
+        for task in self.tasks:
+            task.end_shepherd()
+        reach("coordinator-tree-gone")
+        self._conclude(
+            ending(
+                statuses=[task.status for task in self.tasks],
+                why_lost=next((task.why_lost for task in self.tasks if task.why_lost and not task.status), ""),
+                left_at_step=self._left_at_step(),
+                waited_s=self.pause.waited_s if self.pause else 0.0,
+                is_stop_wanted=self.order.wanted is Wanted.STOP,
+            )
+        )
+
+    def end_unstarted(self) -> None:
+        self._conclude(never_started())
+
+    def _left_at_step(self) -> int | None:
+        steps = [step_of_leaving(task.page_path) for task in self.tasks]
+        known = [step for step in steps if step is not None]
+        return max(known) if len(known) == len(steps) else None
+
+    def _conclude(self, how: Ending) -> None:
+        self.state = State.ENDED
+        self.ground.holding.let_go(self.record.key)
+        self.say(how.what, self.order.generation, **how.body, progress=self._last_progress())
+
+    def _last_progress(self) -> dict[str, Any]:
+        """How far it came; nothing where no page tells."""
+        try:
+            return self.progress()
+        except WeftError:
+            return {}
+
+    async def be_fenced(self) -> None:
+        if self.state is not State.WAITING:
+            for task in self.tasks:
+                task.bar()
+            await in_thread(fencing.end_tree, self.tree())
+        self.state = State.ENDED
+        self.ground.holding.let_go(self.record.key)
+
+    def forget(self) -> None:
+        """Remove all that is kept of it, but for what it printed."""
+        if self._task is not None:
+            self._task.close()
+            self._task = None
+        for task in self.tasks:
+            task.forget()
+        records.remove(self.ground.home, *self.record.key)
+
+    def progress(self) -> dict[str, Any]:
+        status = self.attached().status()
+        metrics = next((rank.metrics for rank in status.ranks if rank.metrics), {})
+        return {
+            "attempt": self.record.attempt,
+            "state": self.state.value,
+            "step": status.step,
+            "step_rate_hz": status.step_rate_hz,
+            "metrics": metrics,
+            "host_bytes": sum(rank.host_bytes for rank in status.ranks),
+            "can_checkpoint": bool(status.ranks) and all(rank.can_checkpoint for rank in status.ranks),
+        }
+
+
+def _parts(tree: Tree) -> tuple[frozenset[int], frozenset[str], frozenset[int]]:
+    return tree.roots, tree.marks, tree.spared

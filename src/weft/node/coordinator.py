@@ -1,0 +1,308 @@
+"""The coordinator: one a machine. It carries out what the daemon orders, and outlives it.
+
+python -m weft.node.coordinator --devices cpu=4
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from weft.core.errors import WeftError
+from weft.home import Home
+from weft.node import devices, fencing, kinds, processes, records
+from weft.node.acts import live
+from weft.node.attempt import Attempt, Order, State, Wanted
+from weft.node.children import Reaper, in_thread
+from weft.node.devices import Device
+from weft.node.ground import Graces, Ground
+from weft.node.holding import Holding
+from weft.node.kinds import Kind
+from weft.node.link import Link, Message
+from weft.node.records import Record
+from weft.node.sole import take_lock
+from weft.node.tended import Sight
+from weft.runtime.failing import reach
+
+FAIL_POINTS = (
+    "coordinator-ordered",  # and nothing is done yet
+    "coordinator-record-written",
+    "coordinator-launch-written",
+    "coordinator-shepherd-spawned",
+    "coordinator-pausing",
+    "coordinator-paused",
+    "coordinator-resuming",
+    "coordinator-resumed",
+    "coordinator-stopping",
+    "coordinator-status-written",  # of a task whose shepherd was killed, under its temporary name
+    "coordinator-status-named",
+    "coordinator-tree-gone",
+    "coordinator-reported",
+    "coordinator-acked",
+)
+PROTOCOL = 1
+TICK_S = 1.0
+DEVICES_TICKS = 5
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+FINAL = ("ended", "lost", "left")
+SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
+
+log = logging.getLogger(__name__)
+
+
+class Coordinator:
+    def __init__(self, home: Home, kind: Kind, found: Sequence[Device]) -> None:
+        self._attempts: dict[tuple[str, int], Attempt] = {}
+        self._lives: set[asyncio.Task[None]] = set()
+        self._generations: dict[str, int] = {}
+        self._named: set[tuple[str, int]] = set()
+        self._link = Link(home.node_socket, self._hello, self._receive)
+        self._reaper = Reaper(self._child_ended)
+        self._is_leaving = asyncio.Event()
+        self._ground = Ground(
+            home=home,
+            run=home.run,
+            boot_id=BOOT_ID.read_text().strip(),
+            kind=kind,
+            devices={device.index: device for device in found},
+            report=self._report,
+            has_older=self._has_older,
+            held_by_paused=self._held_by_paused,
+            strays=self._strays,
+            holding=Holding(on_free=self._wake_all),
+        )
+
+    async def run(self) -> None:
+        """Until told to leave. All jobs stay as they are then."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._is_leaving.set)
+        self._reaper.begin()
+        records.remove_leftovers(self._ground.home)
+        for job, attempt in records.attempts_on_disk(self._ground.home):
+            try:
+                self._adopt(job, attempt)
+            except OSError as error:  # a full disk; it is taken up when it is ordered
+                log.warning("job %s, attempt %d cannot be adopted yet: %s", job, attempt, error)
+        line, ticking = asyncio.create_task(self._link.run()), asyncio.create_task(self._tick())
+        leaving = asyncio.create_task(self._is_leaving.wait())
+        await asyncio.wait([line, ticking, leaving], return_when=asyncio.FIRST_COMPLETED)
+        for ended in (line, ticking):
+            if ended.done():
+                ended.result()  # raises: neither ever ends
+
+    def _adopt(self, job: str, number: int) -> None:
+        home = self._ground.home
+        record = records.read_record(home, job, number)
+        if record is None:
+            records.remove(home, job, number)
+            return
+        attempt = Attempt(self._ground, record, Order(Wanted.NOTHING, record.generation))
+        self._generations[job] = max(record.generation, self._generations.get(job, 0))
+        if attempt.adopt():
+            log.info("job %s, attempt %d: adopted, %s", job, number, attempt.state.value)
+            self._begin(attempt)
+        else:
+            attempt.forget()
+
+    def _begin(self, attempt: Attempt) -> None:
+        self._attempts[attempt.record.key] = attempt
+        life = asyncio.create_task(live(attempt))
+        self._lives.add(life)
+        life.add_done_callback(lambda life: self._has_lived(attempt, life))
+
+    def _has_lived(self, attempt: Attempt, life: asyncio.Task[None]) -> None:
+        self._lives.discard(life)
+        if not life.cancelled() and life.exception():
+            log.error("job %s: looking again at how it stands", attempt.record.job, exc_info=life.exception())
+            asyncio.get_running_loop().call_later(TICK_S, self._begin, attempt)
+        elif attempt.is_fenced:
+            self._forget(attempt)
+
+    def _hello(self) -> Message:
+        self._named.clear()
+        return {
+            "type": "hello",
+            "protocol": PROTOCOL,
+            "node": socket.gethostname(),
+            "boot_id": self._ground.boot_id,
+            "pid": os.getpid(),
+            "devices": self._devices(),
+            "attempts": [
+                {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
+                for (job, number), each in self._attempts.items()
+            ],
+        }
+
+    def _devices(self) -> list[dict[str, Any]]:
+        return [device.to_json() for device in self._ground.devices.values()]
+
+    def _receive(self, message: Message) -> None:
+        match message["type"]:
+            case "run" | "pause" | "stop":
+                self._order(message)
+            case "synced":
+                self._ground.graces = Graces(float(message["stop_grace_s"]), float(message["pause_grace_s"]))
+                for key in set(self._attempts) - self._named:
+                    log.info("job %s, attempt %d: nobody knows of it; it is ended", *key)
+                    self._fence(self._attempts[key])
+            case "ack":
+                self._acknowledged(int(message["serial"]))
+            case "leave":
+                self._is_leaving.set()
+
+    def _order(self, message: Message) -> None:
+        key = job, number = str(message["job"]), int(message["attempt"])
+        order = Order(
+            wanted=Wanted(message["type"]),
+            generation=int(message["generation"]),
+            devices=tuple(message.get("devices", ())),
+            needs_bytes=message.get("needs_bytes"),
+        )
+        self._named.add(key)
+        if order.generation < self._generations.get(job, 0):
+            return
+        self._generations[job] = order.generation
+        reach("coordinator-ordered")
+        if key not in self._attempts and records.read_record(self._ground.home, *key):
+            self._adopt(*key)
+        if key in self._attempts:
+            self._attempts[key].take(order)
+        elif order.wanted is Wanted.RUN:
+            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, message["launch"])
+            self._fence_older(job, number)
+            self._begin(Attempt(self._ground, record, order))
+        else:
+            about = {"job": job, "attempt": number, "generation": order.generation}
+            self._report({**about, "what": "lost", "message": "nothing of it is on this node"})
+
+    def _has_older(self, job: str, number: int) -> bool:
+        return any(key[0] == job and key[1] < number for key in self._attempts)
+
+    def _fence_older(self, job: str, number: int) -> None:
+        for key, attempt in list(self._attempts.items()):
+            if key[0] == job and key[1] < number:
+                self._fence(attempt)
+
+    def _report(self, body: Message) -> None:
+        self._link.report(body)
+        reach("coordinator-reported")
+
+    def _acknowledged(self, serial: int) -> None:
+        report = self._link.acknowledged(serial)
+        if report is None or report["what"] not in FINAL:
+            return
+        reach("coordinator-acked")
+        attempt = self._attempts.get((report["job"], report["attempt"]))
+        if attempt is not None:
+            self._forget(attempt)
+
+    def _held_by_paused(self, indexes: set[int]) -> int:
+        paused = [each for each in self._attempts.values() if each.state is State.PAUSED]
+        return sum(each.held_bytes for each in paused if indexes & set(each.record.devices))
+
+    def _wake_all(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.wake()
+
+    def _child_ended(self, pid: int, exit_code: int) -> None:
+        for attempt in self._attempts.values():
+            for task in attempt.tasks:
+                task.child_ended(pid, exit_code)
+
+    def _fence(self, attempt: Attempt) -> None:
+        if attempt.state is State.ENDED:
+            self._forget(attempt)
+        else:
+            attempt.fence()
+
+    def _forget(self, attempt: Attempt) -> None:
+        job, _ = attempt.record.key
+        self._attempts.pop(attempt.record.key, None)
+        if not any(key[0] == job for key in self._attempts):
+            self._generations.pop(job, None)
+        attempt.forget()
+        self._wake_all()
+
+    def _strays(self) -> set[int]:
+        """Children of ours that no attempt accounts for: their shepherd was killed, and they have left their session
+        and their environment behind. While another task is our child, they may be that one's.
+        """
+        ours = processes.children([os.getpid()])  # before the look: who is tended then was no child of ours now
+        tasks = [task for attempt in self._attempts.values() for task in attempt.tasks]
+        if any(task.look() is Sight.ORPHANED for task in tasks):
+            return set()
+        return ours - {pid for task in tasks for pid in task.shepherd_pids}
+
+    async def _tick(self) -> None:
+        for count in itertools.count():
+            await asyncio.sleep(TICK_S)
+            self._reaper.reap()  # what could not be recorded before
+            for attempt in self._attempts.values():
+                for task in attempt.tasks:
+                    task.wake_shepherd()
+            if not self._link.is_choked:
+                self._link.send({"type": "progress", "jobs": self._progress()})
+            if count % DEVICES_TICKS == 0:
+                records.remove_leftovers(self._ground.home)
+                await self._look_at_devices()
+
+    def _progress(self) -> dict[str, dict[str, Any]]:
+        said = {}
+        for attempt in self._attempts.values():
+            if attempt.state in SEEN:
+                with suppress(WeftError):  # somebody has removed its page
+                    said[attempt.record.job] = attempt.progress()
+        return said
+
+    async def _look_at_devices(self) -> None:
+        ground = self._ground
+        trees = [attempt.tree() for attempt in self._attempts.values()]
+
+        def ours() -> set[int]:
+            return {each.pid for tree in trees for each in fencing.members(tree)}
+
+        found = await in_thread(ground.kind.looked_at, list(ground.devices.values()), ours)
+        if found != list(ground.devices.values()):
+            ground.devices = {device.index: device for device in found}
+            self._link.send({"type": "devices", "devices": self._devices()})
+            self._wake_all()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m weft.node.coordinator", description="Runs jobs on this machine.")
+    parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        home = Home.find()
+        home.make()
+        lock = take_lock(home.node_lock, "coordinator")
+        nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
+        found = devices.discover(options.devices, nvml)
+        asyncio.run(_serve(home, kinds.kind_of(found, nvml), found))
+    except WeftError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    os.close(lock)
+    return 0
+
+
+async def _serve(home: Home, kind: Kind, found: Sequence[Device]) -> None:
+    await Coordinator(home, kind, found).run()
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    os._exit(code)  # threads that pause a job keep nobody from leaving

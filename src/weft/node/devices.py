@@ -1,0 +1,173 @@
+"""The devices of this machine: GPUs by NVML, or else the cores we may use, each with a share of the memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from weft.core.errors import InputError
+from weft.core.value import value
+
+HINT = "cpu=4 for four devices made of this machine's cores, cpu for one a core, cuda for its GPUs"
+MOST_CPU_DEVICES = 1024
+CGROUPS = Path("/sys/fs/cgroup")
+OUR_GROUPS = Path("/proc/self/cgroup")
+
+
+@value
+class Device:
+    """One accelerator as the hardware counts it, or some cores and a share of the memory that take its place."""
+
+    index: int
+    kind: str
+    type: str
+    name: str
+    memory_bytes: int
+    cores: tuple[int, ...] = ()
+    blocked_by: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def discover(text: str, nvml: ModuleType | None) -> list[Device]:
+    """The devices that `text` chooses: "cpu", "cpu=4", "cuda"; empty for the GPUs if there are any, else the cores."""
+    kind, equals, number = text.strip().partition("=")
+    if kind == "cuda" and not equals:
+        found = cuda_devices(nvml)
+        if not found:
+            raise InputError("no GPU is found here", f"is the driver installed? nvidia-smi; or {HINT}")
+        return found
+    if kind == "cpu":
+        return cpu_devices(_count(text, number) if equals else None)
+    if text.strip():
+        raise InputError(f'"{text}" chooses no devices', HINT)
+    return cuda_devices(nvml) or cpu_devices(None)
+
+
+def _count(text: str, number: str) -> int:
+    if not number.isdecimal() or not 1 <= int(number) <= MOST_CPU_DEVICES:
+        raise InputError(f'"{text}": a number of devices is 1 to {MOST_CPU_DEVICES}', HINT)
+    return int(number)
+
+
+def cpu_devices(
+    count: int | None, cores: Collection[int] | None = None, memory_bytes: int | None = None
+) -> list[Device]:
+    """So many devices out of these cores; with more devices than cores, cores are shared in turn."""
+    ours = sorted(os.sched_getaffinity(0) if cores is None else cores)
+    count = count or len(ours)
+    each_bytes = (machine_bytes() if memory_bytes is None else memory_bytes) * 9 // 10 // count
+    return [
+        Device(index, "cpu", "cpu", _cores_name(share), each_bytes, share)
+        for index, share in enumerate(_shared_out(ours, count))
+    ]
+
+
+def _shared_out(cores: Sequence[int], count: int) -> list[tuple[int, ...]]:
+    if count > len(cores):
+        return [(cores[index % len(cores)],) for index in range(count)]
+    ends = [index * len(cores) // count for index in range(count + 1)]
+    return [tuple(cores[start:end]) for start, end in pairwise(ends)]
+
+
+def _cores_name(cores: Sequence[int]) -> str:
+    return f"core {cores[0]}" if len(cores) == 1 else f"cores {cores[0]}–{cores[-1]}"
+
+
+def machine_bytes(groups: Path = OUR_GROUPS, top: Path = CGROUPS) -> int:
+    """The memory we may use: the machine's, or the limit of our control group if that is lower."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _limit_files(groups, top):
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            limits.append(int(text))
+    return min(limits)
+
+
+def _limit_files(groups: Path, top: Path) -> list[Path]:
+    """Of our control group and of those around it, under both versions of control groups."""
+    try:
+        lines = groups.read_text().splitlines()
+    except OSError:
+        return []
+    files = []
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        is_memory = "memory" in controllers.split(",")
+        mount, name = (top / "memory", "memory.limit_in_bytes") if is_memory else (top, "memory.max")
+        if is_memory or not controllers:
+            inner = Path(group.lstrip("/"))
+            files += [mount / folder / name for folder in (inner, *inner.parents)]
+    return files
+
+
+def load_nvml() -> ModuleType | None:
+    """NVML, ready to be asked; None where there is no driver."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    return pynvml  # type: ignore[no-any-return]
+
+
+def cuda_devices(nvml: Any, ours: Collection[int] = ()) -> list[Device]:
+    """All GPUs. One on which a process runs that is not among `ours` is blocked by it."""
+    if nvml is None:
+        return []
+    return [_cuda_device(nvml, index, ours) for index in range(nvml.nvmlDeviceGetCount())]
+
+
+def _cuda_device(nvml: Any, index: int, ours: Collection[int]) -> Device:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    name = _text(nvml.nvmlDeviceGetName(handle))
+    foreign = sorted(set(pids_on(nvml, index)) - set(ours))
+    return Device(
+        index=index,
+        kind="cuda",
+        type=_type(name),
+        name=name,
+        memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        blocked_by=_described(foreign[0]) if foreign else None,
+    )
+
+
+def pids_on(nvml: Any, index: int) -> dict[int, int]:
+    """Who computes on a GPU, and the bytes each holds there; 0 where the driver does not say."""
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    return {int(each.pid): int(each.usedGpuMemory or 0) for each in found}
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _type(name: str) -> str:
+    """A100 of "NVIDIA A100-SXM4-40GB": what users ask for."""
+    words = [word for word in name.replace("-", " ").split() if word not in ("NVIDIA", "Tesla", "Quadro")]
+    if words[:1] == ["GeForce"]:
+        return " ".join(words[1:])
+    return words[0] if words else name
+
+
+def _described(pid: int) -> str:
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        owner = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return f"process {pid}, which cannot be seen from here"
+    whose = "" if owner == os.getuid() else " of another user"
+    return f"process {pid} ({name}){whose}"

@@ -1,0 +1,66 @@
+"""Pausing all tasks of an attempt, as deep as makes room. It blocks, and is run in a thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import monotonic
+
+from weft.core.value import value
+from weft.node import processes
+from weft.node.depth import CHECKPOINT, GATE, depth_for
+from weft.node.devices import Device
+from weft.node.kinds import Kind
+from weft.node.pausing import Pause, PauseRefusedError
+from weft.node.task import Task, attach
+
+LEAST_GRACE_S = 0.2
+
+log = logging.getLogger(__name__)
+
+
+@value
+class Halt:
+    """What to pause, and what is known of the room there is."""
+
+    pages: tuple[Path, ...]
+    shepherds: frozenset[int]
+    devices: tuple[Device, ...]
+    needs_bytes: int | None
+    held_by_paused_bytes: int
+    grace_s: float
+
+
+def halt(wanted: Halt, kind: Kind, is_wanted: Callable[[], bool]) -> tuple[Pause, int]:
+    """How the pause came out, and what the attempt holds of its devices' memory while it pauses."""
+    with attach(*wanted.pages) as task:
+        task.shepherds = wanted.shepherds
+        own_bytes = kind.held_bytes(processes.family(task.roots), wanted.devices)
+        pause = _paused(task, _depths(task, wanted, own_bytes, kind.shallow_depth), wanted.grace_s, is_wanted)
+        return pause, kind.held_bytes(processes.family(task.roots), wanted.devices)
+
+
+def _depths(task: Task, wanted: Halt, own_bytes: int, shallow: str) -> list[str]:
+    """What to try, one after the other."""
+    ranks = task.status().ranks
+    depth = depth_for(
+        budget_bytes=sum(device.memory_bytes for device in wanted.devices),
+        held_by_paused_bytes=wanted.held_by_paused_bytes,
+        own_bytes=own_bytes,
+        needs_bytes=wanted.needs_bytes,
+        can_checkpoint=bool(ranks) and all(rank.can_checkpoint for rank in ranks),
+    )
+    return list(dict.fromkeys([*([CHECKPOINT] if depth == CHECKPOINT else []), shallow, GATE]))
+
+
+def _paused(task: Task, depths: Sequence[str], grace_s: float, is_wanted: Callable[[], bool]) -> Pause:
+    deadline = monotonic() + grace_s
+    for depth in depths[:-1]:
+        try:
+            return task.pause(depth, grace_s=max(LEAST_GRACE_S, deadline - monotonic()))
+        except PauseRefusedError as refused:
+            if not is_wanted():
+                raise
+            log.info("%s", refused.message)
+    return task.pause(depths[-1], grace_s=max(LEAST_GRACE_S, deadline - monotonic()))

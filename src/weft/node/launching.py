@@ -1,0 +1,133 @@
+"""Starting a task: what it is told, where its shepherd finds that, and the shepherd itself."""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import signal
+import socket
+import struct
+import sys
+import termios
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.home import Home
+from weft.node import launch, shepherd
+from weft.node.devices import Device
+from weft.node.fencing import MARK
+from weft.node.kinds import Kind
+from weft.node.records import Record, replace_file
+from weft.node.tending import MASTER, SLAVE
+from weft.runtime import layout
+from weft.runtime.page import Page, create, open_page
+
+SAID_BY_WEFT = (
+    "WEFT_ARRAY_INDEX",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+DEFAULTED = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+
+
+def mark_of(run: Path, record: Record, rank: int) -> str:
+    """What all processes of a task have in their environment, unless they choose another."""
+    return f"{run}/{record.job}.{record.attempt}.{rank}"
+
+
+def task_environment(
+    home: Home, record: Record, rank: int, kind: Kind, devices: Sequence[Device], page: Path
+) -> dict[str, str]:
+    """The submitter's, and what weft and torchrun say."""
+    submitted: Mapping[str, str] = record.launch["env"]
+    if MARK in submitted:  # from within another job, whose rank this one has not
+        submitted = {name: text for name, text in submitted.items() if name not in SAID_BY_WEFT}
+    env = launch.environment(submitted, page, home.checkpoints(record.job))
+    env |= kind.environment(devices, submitted)
+    env |= {"WEFT_JOB_ID": record.job, "WEFT_ATTEMPT": str(record.attempt), MARK: mark_of(page.parent, record, rank)}
+    if record.launch.get("array_index") is not None:
+        env["WEFT_ARRAY_INDEX"] = str(record.launch["array_index"])
+    if record.tasks > 1:
+        world = str(record.tasks)
+        env |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(record.master_port)}
+    return env
+
+
+def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Sequence[Device], page: Path) -> None:
+    """What the shepherd is to do. Only the first task has input and a terminal."""
+    wanted = record.launch
+    orders: dict[str, Any] = {
+        "boot_id": record.boot_id,
+        "command": list(wanted["command"]),
+        "cwd": wanted["cwd"],
+        "umask": wanted["umask"],
+        "env": task_environment(home, record, rank, kind, devices, page),
+        "cores": kind.cores(devices),
+        "limit_bytes": kind.limit_bytes(wanted.get("limit_bytes") or 0),
+        "page": str(page),
+        "log": str(home.log(record.job, rank)),
+        "errors": str(home.log(record.job, rank, split=True)) if wanted.get("split") else "",
+        "stdin": bool(wanted.get("stdin")) and rank == 0,
+        "tty": bool(wanted.get("tty")) and rank == 0,
+        "socket": str(page.parent / f"{record.job}.{record.attempt}.{rank}.sock"),
+    }
+    folder = home.task(record.job, record.attempt, rank)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    replace_file(folder / "launch", marshal.dumps(orders))
+
+
+def page_for(path: Path, record: Record) -> Page:
+    """The page of a task that is to be launched, or that was launched by an earlier coordinator."""
+    try:
+        return create(str(path), {layout.ATTEMPT: record.attempt, layout.LIMIT: record.launch.get("limit_bytes") or 0})
+    except FileExistsError:
+        return open_page(str(path))
+
+
+def open_terminal(size: Mapping[str, int]) -> tuple[int, int]:
+    """The two ends of a new terminal with a window of this size."""
+    master, slave = os.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("=HHHH", size.get("rows", 24), size.get("cols", 80), 0, 0))
+    return master, slave
+
+
+def spawn(folder: Path, mark: str, terminal: tuple[int, int] | None) -> int:
+    """Start a shepherd in a session of its own, with all signals as they are by default; its pid.
+
+    What it has to say, which is nothing unless it breaks, stays beside its orders.
+    """
+    actions: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0),
+        (os.POSIX_SPAWN_OPEN, 2, str(folder / "shepherd.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+        (os.POSIX_SPAWN_DUP2, 0, 1),
+    ]
+    if terminal:
+        # Through numbers that are neither of the two: the second must not land on the first before that is moved.
+        high = max(*terminal, MASTER, SLAVE) + 1
+        moves = [(terminal[0], high), (terminal[1], high + 1), (high, MASTER), (high + 1, SLAVE)]
+        actions += [(os.POSIX_SPAWN_DUP2, old, new) for old, new in moves]
+        actions += [(os.POSIX_SPAWN_CLOSE, high), (os.POSIX_SPAWN_CLOSE, high + 1)]
+    command = [sys.executable, "-I", "-S", shepherd.__file__, str(folder)]
+    return os.posix_spawn(
+        sys.executable,
+        command,
+        {**os.environ, MARK: mark},
+        file_actions=actions,
+        setsid=True,
+        setsigmask=[],
+        setsigdef=DEFAULTED,
+    )
+
+
+def free_port() -> int:
+    """A port where the ranks of a gang can meet. Somebody else may take it first; then the gang fails, and says so."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,248 @@
+"""One task of an attempt and its shepherd, as the coordinator sees them: from files, the page and /proc."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from weft.home import Home
+from weft.node import fencing, launching, processes, records, tending
+from weft.node.children import watch
+from weft.node.devices import Device
+from weft.node.fencing import Tree
+from weft.node.kinds import Kind
+from weft.node.pages import remove_page
+from weft.node.processes import Process
+from weft.node.records import Record, Shepherd, Status
+from weft.runtime import layout, procfs
+from weft.runtime.failing import reach
+from weft.runtime.page import Page
+
+MOST_SPAWNS = 5
+STOPPED_LOOKS = 5  # of one a second; then a stopped shepherd that could not be continued is killed
+PIECE_BYTES = 1 << 16
+
+
+class Sight(enum.Enum):
+    """What can be seen of a task."""
+
+    ABSENT = "no shepherd has recorded it"
+    TENDED = "its shepherd lives"
+    ORPHANED = "its shepherd was killed, but we are its parent now"
+    ENDED = "it has a status"
+    BARRED = "it was never started, and never will be"
+    LOST = "nobody knows how it ended"
+
+
+OVER = (Sight.ENDED, Sight.BARRED, Sight.LOST)
+
+
+class Tended:
+    """`on_change` is called when something may have changed."""
+
+    def __init__(
+        self, home: Home, run: Path, boot_id: str, record: Record, rank: int, on_change: Callable[[], None]
+    ) -> None:
+        self.rank = rank
+        self.folder = home.task(record.job, record.attempt, rank)
+        self.mark = launching.mark_of(run, record, rank)
+        self.page_path = Path(f"{self.mark}.page")
+        self.status: Status | None = None
+        self.why_lost = ""
+        self.shepherd: Shepherd | None = None
+        self._log = home.log(record.job, rank)
+        self._boot_id = boot_id
+        self._is_of_this_boot = record.boot_id == boot_id
+        self._page: Page | None = None
+        self._on_change = on_change
+        self._spawned: Process | None = None
+        self._spawns = 0
+        self._watched: set[int] = set()
+        self._looks_stopped = 0
+        self._master: int | None = None
+
+    def launch(self, home: Home, record: Record, kind: Kind, devices: list[Device]) -> None:
+        """Start a shepherd. There may be one on its way already: only one of them will record itself."""
+        self.open_page(record)
+        launching.write_launch(home, record, self.rank, kind, devices, self.page_path)
+        reach("coordinator-launch-written")
+        size = record.launch.get("tty") if self.rank == 0 else None
+        terminal = launching.open_terminal(size) if size else None
+        try:
+            pid = launching.spawn(self.folder, self.mark, terminal)
+        finally:
+            self._keep_master(terminal)
+        self._spawns += 1
+        self._spawned = processes.process(pid)
+        reach("coordinator-shepherd-spawned")
+        self._watch(pid)
+
+    def open_page(self, record: Record) -> None:
+        if self._page is None:
+            self._page = launching.page_for(self.page_path, record)
+
+    def _keep_master(self, terminal: tuple[int, int] | None) -> None:
+        """Our own end of a terminal, so that it outlives its shepherd."""
+        if terminal:
+            os.close(terminal[1])
+            if self._master is not None:
+                os.close(self._master)
+            self._master = terminal[0]
+
+    @property
+    def can_spawn(self) -> bool:
+        return not self._lives(self._spawned) and self._spawns < MOST_SPAWNS
+
+    def give_up(self) -> bool:
+        """Whether no shepherd comes up, however often one is started. Then none ever will be."""
+        if self._lives(self._spawned) or self._spawns < MOST_SPAWNS:
+            return False
+        with suppress(OSError):
+            said = (self.folder / "shepherd.log").read_text(errors="replace").strip()
+            self.why_lost = f"its shepherd could not be started: {said.rpartition(chr(10))[2]}"
+        return self.bar()
+
+    @property
+    def pid(self) -> int:
+        """The leader of the task's session; 0 before there is one."""
+        return int(self._page.words[layout.TASK_PID]) if self._page else 0
+
+    @property
+    def is_started(self) -> bool:
+        """The command runs, or has run. A shepherd that was killed may not have come to say so."""
+        has_said_so = self._page is not None and self._page.words[layout.LAUNCHER_PID] != 0
+        return has_said_so or (self.pid != 0 and self.shepherd is not None and not self._lives(self.shepherd))
+
+    @property
+    def shepherd_pids(self) -> set[int]:
+        """Of those that live: the one that tends it, and one that may be about to."""
+        return {one.pid for one in (self.shepherd, self._spawned) if one and self._lives(one)}
+
+    def look(self) -> Sight:
+        """What can be seen of it now. Whoever tends it is watched from now on."""
+        self.status = self.status or records.read_status(self.folder)
+        self.shepherd = self.shepherd or records.read_shepherd(self.folder)
+        if self.status:
+            return Sight.ENDED
+        if not self._is_of_this_boot:
+            self.why_lost = "the machine was started anew while it ran"
+            return Sight.LOST
+        if self.shepherd is None:
+            return Sight.ABSENT
+        if self.shepherd.pid == 0:
+            return Sight.BARRED
+        if self._watch(self.shepherd.pid):
+            return Sight.TENDED
+        self.status = records.read_status(self.folder)  # it may have written that just before its end
+        if self.status:
+            return Sight.ENDED
+        if self._is_our_child():
+            self._copy_output()
+            return Sight.ORPHANED
+        self.why_lost = "its shepherd was killed, so nobody knows how it ended"
+        return Sight.LOST
+
+    def _lives(self, one: Shepherd | Process | None) -> bool:
+        return one is not None and processes.is_alive(one.pid, one.start)
+
+    def _is_our_child(self) -> bool:
+        """The task is, or what is about to become it: that has our mark, and says who it is before it loses it."""
+        return self._has_our_leader() or self._has_our_marked() or self._has_our_leader()
+
+    def _has_our_leader(self) -> bool:
+        found = processes.process(self.pid) if self.pid else None
+        return found is not None and found.parent == os.getpid()
+
+    def _has_our_marked(self) -> bool:
+        return not self.pid and any(each.parent == os.getpid() for each in fencing.members(self.tree()))
+
+    def _watch(self, pid: int) -> bool:
+        """Whether it lives; then we are told when it ends."""
+        start = procfs.start_time(pid)
+        if not processes.is_alive(pid, start) or (
+            self.shepherd and self.shepherd.pid == pid and self.shepherd.start != start
+        ):
+            return False
+        if pid not in self._watched:
+            self._watched.add(pid)
+            return watch(pid, start, self._on_change)
+        return True
+
+    def tree(self, *, with_shepherd: bool = True) -> Tree:
+        """All its processes, or those alone whose end its shepherd will tell."""
+        shepherds = self.shepherd_pids
+        roots = shepherds if with_shepherd else set[int]()
+        spared = frozenset[int]() if with_shepherd else frozenset(shepherds)
+        leader = processes.process(self.pid) if self._page and self.pid else None
+        if self._page and self.pid and (leader is None or leader.start == self._page.words[layout.TASK_START]):
+            roots = roots | {self.pid}  # or it is another session's by now
+        return Tree(frozenset(roots), frozenset({self.mark}), spared)
+
+    def bar(self) -> bool:
+        """Make sure that it is never started; False if it has been."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return tending.record(str(self.folder), self._boot_id, 0)
+
+    def child_ended(self, pid: int, exit_code: int) -> None:
+        """A child of ours has ended. If it was this task, whose shepherd was killed, its status is kept."""
+        if pid == self.pid and not self.status:
+            tending.write_status(str(self.folder), exit_code, "", by="coordinator")
+            reach("coordinator-status-named")
+            self._on_change()
+
+    def end_shepherd(self) -> None:
+        """It has left a status; whatever keeps it from ending is not waited for."""
+        if self.shepherd and self._lives(self.shepherd) and (found := processes.process(self.shepherd.pid)):
+            fencing.send([found], signal.SIGKILL)
+
+    def wake_shepherd(self) -> None:
+        """Called once a second. Somebody has stopped it: nobody has a reason to, and the end of its task would not be
+        told. One that stays stopped though its task has ended is killed; the status may come to us then."""
+        found = processes.process(self.shepherd.pid) if self.shepherd and self._lives(self.shepherd) else self._spawned
+        found = processes.process(found.pid) if found else None
+        if found is None or found.state != "T":
+            self._looks_stopped = 0
+            return
+        self._looks_stopped += 1
+        leader = processes.process(self.pid) if self.pid else None
+        is_over = leader is None or leader.state in processes.ENDED
+        number = signal.SIGKILL if is_over and self._looks_stopped > STOPPED_LOOKS else signal.SIGCONT
+        fencing.send([found], number)
+
+    def _copy_output(self) -> None:
+        """Of a terminal whose shepherd was killed: without a reader the task would soon wait for ever."""
+        master, self._master = self._master, None
+        if master is None:
+            return
+        loop, output = asyncio.get_running_loop(), tending.open_log(str(self._log))
+
+        def copy() -> None:
+            piece = b""
+            with suppress(OSError):
+                piece = os.read(master, PIECE_BYTES)
+                os.write(output, piece)
+            if not piece:  # nobody has the terminal open any more
+                loop.remove_reader(master)
+                os.close(master)
+                os.close(output)
+
+        loop.add_reader(master, copy)
+
+    def close(self) -> None:
+        if self._page is not None:
+            self._page.close()
+            self._page = None
+        if self._master is not None:
+            os.close(self._master)
+            self._master = None
+
+    def forget(self) -> None:
+        """Remove what it has in memory. Its records go with those of its attempt."""
+        self.close()
+        remove_page(self.page_path)
+        Path(f"{self.mark}.sock").unlink(missing_ok=True)

@@ -1,0 +1,274 @@
+"""What a shepherd does: it records that a task exists, starts its command, waits for the end of that and of everything
+it started, and leaves a status.
+
+It loads the standard library alone, and of that what is quick to load: the command waits for it.
+"""
+# ruff: noqa: PTH105, PTH108, PTH123, PTH208 - pathlib takes as long to load as all else here
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import marshal
+import os
+import struct
+import time
+
+from weft.node.bare import NOT_EXECUTABLE, NOT_FOUND, limit_memory, signals_as_bare, why_not_started
+from weft.runtime import layout, procfs
+from weft.runtime.failing import reach
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+FAIL_POINTS = (
+    "shepherd-begun",  # and nothing says so yet
+    "shepherd-recorded",
+    "shepherd-forked",
+    "shepherd-started",  # the command runs, but the page does not say so
+    "shepherd-waited",  # for the command; what it started may live on
+    "shepherd-tree-gone",
+    "shepherd-status-written",  # under its temporary name
+    "shepherd-status-named",
+)
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+SIGKILL = 9
+MASTER, SLAVE = 3, 4  # where the coordinator puts the two ends of a terminal
+RETRY_S = 0.5
+
+
+def tend(folder: str) -> None:
+    os.umask(0o077)
+    os.chdir(folder)
+    with open("launch", "rb") as file:
+        launch = marshal.load(file)  # noqa: S302 - our own file; json takes 10 ms to load
+    reach("shepherd-begun")
+    become_subreaper()
+    if not record(".", launch["boot_id"], os.getpid()):
+        return  # another one was first, or nobody may any more
+    reach("shepherd-recorded")
+    pid, code, message, input_fd = _start(launch)
+    if pid:
+        reach("shepherd-started")
+        _say_started(launch["page"])
+        code = exit_code(_wait(pid, input_fd, launch))
+        reach("shepherd-waited")
+        _end_descendants()
+        reach("shepherd-tree-gone")
+        if launch["tty"]:
+            from weft.node.feeding import copy_rest
+
+            copy_rest(MASTER, launch["log"])
+    _write_status(code, message)
+
+
+def become_subreaper() -> None:
+    """Orphans among our descendants become our children, so that none is out of sight."""
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+
+
+def record(folder: str, boot_id: str, pid: int) -> bool:
+    """Say that this task exists and who tends it; False if somebody has said so already. It appears whole.
+
+    From this instant the attempt exists. Said with pid 0, it means that the task will never be started.
+    """
+    draft = f"{folder}/.shepherd-{os.getpid()}"
+    with open(draft, "w") as file:
+        file.write(f'{{"pid": {pid}, "start": {procfs.start_time(pid) if pid else 0}, "boot_id": "{boot_id}"}}\n')
+    try:
+        os.link(draft, f"{folder}/shepherd.json")
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft)
+    return True
+
+
+def exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _start(launch: dict[str, Any]) -> tuple[int, int, str, int]:
+    """The pid of the command, once it has taken the place of our copy, and where its input goes (-1: nowhere).
+
+    Without a pid: its exit code, and why it could not be started.
+    """
+    try:
+        reading, writing = os.pipe()
+        streams, input_fd = _streams(launch)
+        pid = os.fork()
+    except OSError as error:
+        return 0, NOT_EXECUTABLE, f"it cannot be started: {error}", -1
+    if pid == 0:
+        _become(launch, streams, writing)
+    reach("shepherd-forked")
+    for fd in {writing, *streams}:
+        os.close(fd)
+    answer = os.read(reading, 4096)  # nothing, if it closes because the command runs
+    os.close(reading)
+    if not answer:
+        return pid, 0, "", input_fd
+    os.waitpid(pid, 0)
+    code, message = marshal.loads(answer)  # noqa: S302 - of our own child
+    return 0, code, message, -1
+
+
+def _streams(launch: dict[str, Any]) -> tuple[tuple[int, int, int], int]:
+    """The three standard streams of the command, and the end through which it gets input (-1: none)."""
+    if launch["tty"]:
+        os.set_inheritable(MASTER, False)
+        os.set_inheritable(SLAVE, False)
+        return (SLAVE, SLAVE, SLAVE), MASTER
+    output = open_log(launch["log"])
+    errors = open_log(launch["errors"]) if launch["errors"] else output
+    if launch["stdin"]:
+        reading, writing = os.pipe()
+        return (reading, output, errors), writing
+    return (os.open("/dev/null", os.O_RDONLY), output, errors), -1
+
+
+def open_log(path: str) -> int:
+    """What is written goes to the end of what earlier attempts wrote."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _become(launch: dict[str, Any], streams: tuple[int, int, int], writing: int) -> NoReturn:
+    """In the copy of us: become the command."""
+    command, env = launch["command"], launch["env"]
+    try:
+        os.setsid()
+        say_task(launch["page"], os.getpid())
+        if launch["tty"]:
+            import termios
+
+            fcntl.ioctl(SLAVE, termios.TIOCSCTTY, 0)
+        for number, fd in enumerate(streams):
+            os.dup2(fd, number)
+        if launch["cores"]:
+            os.sched_setaffinity(0, launch["cores"])
+        os.umask(launch["umask"])
+        signals_as_bare()
+        try:
+            os.chdir(launch["cwd"])
+        except OSError as error:
+            why = (error.strerror or "").lower()
+            _give_up(writing, f"its folder {launch['cwd']} cannot be entered: {why}", "", NOT_EXECUTABLE)
+        limit_memory(launch["limit_bytes"])
+        try:
+            os.execvpe(command[0], command, env)  # noqa: S606 - to run it is what we are asked
+        except OSError as error:
+            _give_up(writing, *why_not_started(command[0], error.errno or 0, "run", env.get("PATH")))
+        except ValueError as error:  # a NUL in an argument, say
+            _give_up(writing, f"it cannot be run: {error}", "", NOT_EXECUTABLE)
+    except OSError as error:
+        _give_up(writing, f"it cannot be started: {error}", "", NOT_EXECUTABLE)
+    finally:
+        os._exit(NOT_FOUND)
+
+
+def _give_up(writing: int, message: str, hint: str, code: int) -> NoReturn:
+    """Say why: to whoever reads the output, and to the shepherd."""
+    text = f"error: {message}\n" + (f"hint: {hint}\n" if hint else "")
+    os.write(2, text.encode("utf-8", "replace"))
+    os.write(writing, marshal.dumps((code, message[:1000])))
+    os._exit(code)
+
+
+def say_task(page: str, pid: int) -> None:
+    """Name the leader of the task on its page. The page may be gone; the task runs all the same."""
+    _say(page, layout.TASK_START, procfs.start_time(pid))
+    _say(page, layout.TASK_PID, pid)
+
+
+def _say_started(page: str) -> None:
+    """Name us, who launched it: only now is the command really there."""
+    _say(page, layout.LAUNCHER_START, procfs.start_time(os.getpid()))
+    _say(page, layout.LAUNCHER_PID, os.getpid())
+
+
+def _say(page: str, word: int, number: int) -> None:
+    try:
+        fd = os.open(page, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    os.pwrite(fd, struct.pack("=Q", number), word * 8)
+    os.close(fd)
+
+
+def _wait(pid: int, input_fd: int, launch: dict[str, Any]) -> int:
+    """The wait status of the command, once it has ended. Others that end meanwhile were orphans."""
+    if input_fd >= 0:
+        from weft.node.feeding import feed  # loads what takes its time, while the command runs
+
+        return feed(pid, input_fd, launch)
+    while True:
+        ended, status = os.waitpid(-1, 0)
+        if ended == pid:
+            return status
+
+
+def _end_descendants() -> None:
+    """Kill whatever the command left behind. Without a child left we have no descendant: orphans come to us."""
+    while True:
+        try:
+            ended, _ = os.waitpid(-1, os.WNOHANG)
+            if not ended:
+                for descendant in _descendants():
+                    _kill(descendant)
+                os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _descendants() -> set[int]:
+    parents = {int(name): procfs.fields(int(name)) for name in os.listdir("/proc") if name.isdecimal()}
+    found = {os.getpid()}
+    while more := {pid for pid, fields in parents.items() if fields and int(fields[procfs.PARENT]) in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+def _kill(pid: int) -> None:
+    try:  # noqa: SIM105 - contextlib takes its time to load
+        os.kill(pid, SIGKILL)
+    except OSError:  # it has ended, or is another user's: then we wait for it
+        pass
+
+
+def _write_status(code: int, message: str) -> None:
+    while True:
+        try:
+            write_status(".", code, message, by="shepherd")
+        except FileNotFoundError:  # somebody has removed the home folder, and nobody will ever ask
+            return
+        except OSError:  # a full disk; nobody else knows the status, so we wait for room
+            time.sleep(RETRY_S)
+        else:
+            reach("shepherd-status-named")
+            return
+
+
+def write_status(folder: str, code: int, message: str, by: str) -> None:
+    """How the task ended, on the disk once this returns. `at_s` tells which rank of a gang was first.
+
+    If it is by the shepherd, nothing that the command started lives any more.
+    """
+    draft = f"{folder}/.status-{os.getpid()}"
+    with open(draft, "w") as file:
+        file.write(
+            f'{{"exit_code": {code}, "at_s": {time.monotonic()!r}, "by": "{by}", "message": {_quoted(message)}}}\n'
+        )
+        file.flush()
+        os.fsync(file.fileno())
+    reach(by + "-status-written")
+    os.replace(draft, f"{folder}/status.json")
+
+
+def _quoted(message: str) -> str:
+    if not message:
+        return '""'
+    import json  # slow to load, and seldom needed
+
+    return json.dumps(message)

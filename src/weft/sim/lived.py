@@ -1,0 +1,115 @@
+"""A trace of what really happened: the jobs that a weft has run, as its REST API tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from weft.core.errors import InputError
+from weft.core.values import Cluster, JobSpec, Node
+from weft.sim.cluster import cluster_text
+from weft.sim.result import JobTable, Run, Timeline
+from weft.sim.trace import Trace, TraceJob
+
+AFTER = {"Submitted": (False, True), "Start": (True, False), "Preempt": (False, True), "Ended": (False, False)}
+"""What a decision about a job leaves: whether it holds devices, whether it waits."""
+
+
+@dataclass(frozen=True)
+class Lived:
+    """The jobs that ended and had devices, on what they ran, and how long they waited on the average."""
+
+    trace: Trace
+    cluster: Cluster
+    mean_wait_s: float
+
+
+def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> Lived:
+    """How long a job ran is taken as how long it needs; what it waited, in all its attempts, is left to the policy."""
+    ran = [job for job in jobs if job["run_s"] > 0]
+    if not ran:
+        raise InputError("no job has run here yet", "weft run -- CMD, and look at it again afterwards")
+    traced = [TraceJob(_spec(job), _time_s(job["submitted_at"]), job["run_s"]) for job in ran]
+    waits = [_time_s(job["finished_at"]) - _time_s(job["submitted_at"]) - job["run_s"] for job in ran]
+    return Lived(Trace.of(traced, "history"), _cluster(nodes), max(0.0, sum(waits) / len(waits)))
+
+
+def _spec(job: Mapping[str, Any]) -> JobSpec:
+    return JobSpec(job["id"], job["gpus"], job["tenant"], declared_steps=job["run_s"])
+
+
+def _cluster(nodes: Iterable[Mapping[str, Any]]) -> Cluster:
+    shape = []
+    for node in nodes:
+        types = [device["type"] for device in node["devices"]]
+        shape += [Node(f"{node['name']}/{kind}", types.count(kind), kind) for kind in dict.fromkeys(types)]
+    if not shape:
+        raise InputError("weft does not know its devices yet", "give --cluster, e.g. --cluster 1x4")
+    return Cluster(tuple(shape))
+
+
+def _time_s(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def lived_run(
+    policy: str,
+    jobs: Sequence[Mapping[str, Any]],
+    events: Mapping[str, Sequence[Mapping[str, Any]]],
+    nodes: Sequence[Mapping[str, Any]],
+) -> Run:
+    """What really happened, in the form that the simulator leaves: for its tables, figures and report.
+
+    `events` are those of each job. How long a job would have run alone is not known of it: what it ran stands in.
+    """
+    ran = sorted((job for job in jobs if job["started_at"]), key=lambda job: str(job["submitted_at"]))
+    start_s = _time_s(ran[0]["submitted_at"])
+    cluster = _cluster(nodes)
+    run_s = np.array([job["run_s"] for job in ran])
+    table = JobTable(
+        ids=[job["id"] for job in ran],
+        tenants=[job["tenant"] for job in ran],
+        gang_size=np.array([job["gpus"] for job in ran], dtype=np.int64),
+        arrival_s=np.array([_time_s(job["submitted_at"]) - start_s for job in ran]),
+        first_start_s=np.array([_time_s(job["started_at"]) - start_s for job in ran]),
+        finish_s=np.array([_time_s(job["finished_at"]) - start_s for job in ran]),
+        alone_s=run_s,
+        run_s=run_s,
+        preemptions=np.array([job["preemptions"] for job in ran], dtype=np.int64),
+    )
+    told = {job["id"]: events[job["id"]] for job in ran}
+    return Run(
+        policy=policy,
+        parameters={"world.name": "this machine"},
+        trace="live",
+        cluster=cluster_text(cluster),
+        device_count=cluster.device_count,
+        seed=0,
+        jobs=table,
+        timeline=_timeline(ran, told, start_s),
+        events=sum(map(len, told.values())),
+        wall_s=float(table.finish_s.max()),
+    )
+
+
+def _timeline(
+    jobs: Sequence[Mapping[str, Any]], told: Mapping[str, Sequence[Mapping[str, Any]]], start_s: float
+) -> Timeline:
+    """From the decisions about each job: it waits, holds devices, waits again, has ended."""
+    changes = []
+    for job in jobs:
+        holds = waits = False
+        for event in told[job["id"]]:
+            if event["what"] in AFTER:
+                now_holds, now_waits = AFTER[event["what"]]
+                devices = job["gpus"] * (now_holds - holds)
+                changes.append((_time_s(event["at"]) - start_s, devices, now_waits - waits))
+                holds, waits = now_holds, now_waits
+    changes.sort()
+    time_s, held, waiting = (np.array(column) for column in zip(*changes, strict=True))
+    last = np.append(time_s[1:] != time_s[:-1], True)  # of one instant, what it comes to
+    return Timeline(time_s[last], held.cumsum()[last], waiting.cumsum()[last])

@@ -1,0 +1,69 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.cli.progress import line_about
+from weft.cli.shown import clock, devices, printable, rate, shortened, size
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0, "0:00"), (59.9, "0:59"), (303, "5:03"), (3903, "1:05:03"), (176703, "2-01:05:03"), (-1, "0:00")],
+)
+def test_a_time_is_written_as_squeue_does(seconds: float | None, text: str) -> None:
+    assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (None, "-"),
+        (0, "0B"),
+        (1023, "1023B"),
+        (1536, "1.5K"),
+        (11 << 30, "11G"),
+        (1 << 40, "1T"),
+        (1000 << 40, "1000T"),
+    ],
+)
+def test_a_size_is_written_in_units_that_count_by_1024(size_bytes: int | None, text: str) -> None:
+    assert size(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("number_hz", "text"), [(None, "-"), (0, "-"), (0.01234, "0.0123"), (35.21, "35.2"), (1234.5, "1234")]
+)
+def test_a_rate_has_three_figures(number_hz: float | None, text: str) -> None:
+    assert rate(number_hz) == text
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        ({"devices": ["a:0", "a:1", "b:3"], "state": "RUNNING"}, "a:0,1 b:3"),
+        ({"devices": [], "gpus": 4, "ntasks": 2, "state": "PENDING"}, "(4)"),
+        ({"devices": [], "gpus": None, "ntasks": 2, "state": "PENDING"}, "(2)"),
+        ({"devices": [], "gpus": 4, "state": "SUCCEEDED"}, "-"),
+    ],
+)
+def test_devices_are_those_held_or_how_many_are_waited_for(job: dict[str, Any], text: str) -> None:
+    assert devices(job) == text
+
+
+def test_the_line_about_a_running_job_is_its_progress_until_it_is_being_ended() -> None:
+    job = {"id": "7", "state": "RUNNING", "submitted_at": "then", "reason": "", "steps": 1200, "step_rate_hz": 35.21}
+    assert line_about(job) == "job 7  step 1,200  35.2 steps/s"
+    told = line_about({**job, "reason": "cancelled; its processes are being ended"})
+    assert told == "job 7  running  cancelled; its processes are being ended"
+
+
+def test_a_name_cannot_move_the_cursor() -> None:
+    assert printable("a\x1b[2Jb\nc") == "a?[2Jb?c"
+
+
+def test_a_long_name_is_cut() -> None:
+    assert shortened("a" * 30) == "a" * 23 + "…"

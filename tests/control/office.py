@@ -1,0 +1,323 @@
+"""A desk on a real log, and a node that is only told of: every instant is on disk before the node hears of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.control.clock import Mark
+from weft.control.desk import Desk, Outcome
+from weft.control.fold import load_desk
+from weft.control.inputs import Cancel, Devices, Hello, Hold, Input, Release, Report, Submit, Tick
+from weft.control.models import JobRequest
+from weft.control.orders import Order
+from weft.control.record import Record
+from weft.control.store import Batch, Store
+from weft.core.snapshot import snapshot
+from weft.core.view import Decider
+from weft.sim.named import policies_asked
+
+BEGIN = 1_700_000_000.0
+MACHINE = "here"
+Open = Callable[..., "Office"]
+"""How a test opens one."""
+
+
+def devices(count: int, kind: str = "cpu", **changed: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "index": index,
+            "kind": "cpu" if kind == "cpu" else "cuda",
+            "type": kind,
+            "name": f"{kind} {index}",
+            "memory_bytes": 8 << 30,
+            "cores": [index],
+            "blocked_by": None,
+            **changed,
+        }
+        for index in range(count)
+    ]
+
+
+def request(**asked: Any) -> Submit:
+    asked.setdefault("command", ["true"])
+    asked.setdefault("env", {"HOME": "/home/ada"})
+    made = JobRequest(**asked)
+    return Submit(made.complete(), made.env or {}, made.request_id)
+
+
+def batch_of(outcome: Outcome, now: float) -> Batch:
+    return Batch(
+        Mark(now, "this boot", now),
+        outcome.facts,
+        outcome.environments,
+        list(outcome.rows.values()),
+        list(outcome.attempts.values()),
+        outcome.requests,
+        outcome.settings,
+    )
+
+
+@dataclass
+class Attempt:
+    """As the node has it."""
+
+    job_id: str
+    number: int
+    generation: int
+    devices: list[int]
+    is_started: bool = False
+    is_paused: bool = False
+    is_stopping: bool = False
+
+
+class Node:
+    """Does what it is told at once, and reports it; what it has reported is kept until somebody fetches it."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[str, Attempt] = {}
+        self.last_attempt: dict[str, int] = {}
+        self.reports: list[Report] = []
+        self.named: set[str] | None = None
+        """After a hello: whom orders have named since."""
+        self.leaves = False
+        """Whether a pause makes an attempt leave with a checkpoint."""
+        self.lingers = False
+        """Whether a stop takes a while: until somebody lets the attempt end."""
+
+    def take(self, orders: Iterable[Order]) -> None:
+        for order in orders:
+            if order["type"] == "synced":
+                for job_id in set(self.attempts) - (self.named or set()):
+                    self.gone(job_id)  # fenced
+                self.named = None
+                continue
+            if self.named is not None:
+                self.named.add(order["job"])
+            TAKERS[order["type"]](self, order)
+
+    def hello(self) -> None:
+        self.named = set()
+
+    def _run(self, order: Order) -> None:
+        job_id, number = order["job"], order["attempt"]
+        assert order["devices"], f"{order} without devices"
+        assert len(order["devices"]) == order["launch"]["tasks"] * order["launch"]["devices_per_task"]
+        here = self.attempts.get(job_id)
+        if here is None:
+            if number <= self.last_attempt.get(job_id, 0):
+                return  # it is over, and has been reported
+            assert number == self.last_attempt.get(job_id, 0) + 1, f"{order} after {self.last_attempt.get(job_id)}"
+            here = self.attempts[job_id] = Attempt(job_id, number, 0, [])
+            self.last_attempt[job_id] = number
+        assert here.number == number, f"{order}, but attempt {here.number} is alive"
+        assert not here.is_stopping, f"{order}, but it was told to stop"
+        if order["generation"] < here.generation:
+            return
+        here.generation, here.devices = order["generation"], order["devices"]
+        if not here.is_started:
+            here.is_started = True
+            self.say(job_id, "started", pids=[4711])
+        elif here.is_paused:
+            here.is_paused = False
+            self.say(job_id, "resumed", devices=here.devices)
+
+    def _pause(self, order: Order) -> None:
+        here = self.attempts.get(order["job"])
+        if here is None or here.number != order["attempt"] or order["generation"] < here.generation or here.is_paused:
+            return
+        assert not here.is_stopping, f"{order}, but it was told to stop"
+        here.generation = order["generation"]
+        if self.leaves:
+            self.leave(here.job_id)
+        else:
+            here.is_paused = True
+            self.say(here.job_id, "paused", how="boundary", depth="gate", step=7, waited_s=0.25, reason="")
+
+    def _stop(self, order: Order) -> None:
+        job_id, number = order["job"], order["attempt"]
+        here = self.attempts.get(job_id)
+        if here is not None:
+            assert here.number == number, f"{order}, but attempt {here.number} is alive"
+            assert order["generation"] >= here.generation, f"{order} would be dropped"
+            here.is_stopping = True
+            if not self.lingers:
+                self.end(job_id, exit_code=143)
+        elif number > self.last_attempt.get(job_id, 0):  # else it is over, and has been reported
+            self.last_attempt[job_id] = number
+            self.reports.append(Report(job_id, number, "lost", {"message": "nothing of it is on this node"}))
+
+    def gone(self, job_id: str) -> Attempt:
+        return self.attempts.pop(job_id)
+
+    def say(self, job_id: str, what: str, **body: Any) -> None:
+        self.reports.append(Report(job_id, self.attempts[job_id].number, what, body))
+
+    def end(self, job_id: str, exit_code: int = 0, message: str = "") -> None:
+        self.say(job_id, "ended", exit_code=exit_code, message=message)
+        self.gone(job_id)
+
+    def lose(self, job_id: str, message: str = "its shepherd was killed") -> None:
+        self.say(job_id, "lost", message=message)
+        self.gone(job_id)
+
+    def leave(self, job_id: str, step: int = 40) -> None:
+        """Checkpointed, and gone."""
+        self.say(job_id, "left", step=step, waited_s=0.5)
+        self.gone(job_id)
+
+
+TAKERS: Mapping[str, Callable[[Node, Order], None]] = {"run": Node._run, "pause": Node._pause, "stop": Node._stop}
+
+
+class Office:
+    def __init__(self, folder: Path, policy: str | Callable[[], Decider] = "fifo", **quotas: int) -> None:
+        self.new_policy = policies_asked(policy)[0].build if isinstance(policy, str) else policy
+        self.quotas = quotas
+        self.store = Store(folder / "weft.db")
+        self.store._db.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here, and it is much quicker
+        self.now = BEGIN
+        self.boot_id = "a boot"
+        self.node = Node()
+        self.last_seq = 0
+        self.desk = self.loaded()
+
+    def loaded(self) -> Desk:
+        return load_desk(self.store, self.new_policy(), self.quotas)
+
+    def instant(self, *inputs: Input, after_s: float = 1.0) -> Outcome:
+        """Decided, on disk, and told to the node."""
+        self.now += after_s
+        outcome = self.desk.handle(inputs, self.now)
+        self.last_seq = self.store.commit(batch_of(outcome, self.now))
+        self.node.take(outcome.orders)
+        return outcome
+
+    def ask(self, wish: Input, after_s: float = 1.0) -> Any:
+        (answer,) = self.instant(wish, after_s=after_s).answers
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def hello(self, found: list[dict[str, Any]]) -> Outcome:
+        self.node.hello()
+        return self.instant(Hello(MACHINE, found, self.boot_id))
+
+    def reboot(self, found: list[dict[str, Any]]) -> Outcome:
+        """The machine is started anew: of what ran there is nothing left."""
+        self.boot_id += " again"
+        self.node.attempts.clear()
+        return self.hello(found)
+
+    def hear(self, after_s: float = 1.0) -> list[Order]:
+        """Take in all that the node has to say, until it falls silent; the orders that this brought."""
+        orders: list[Order] = []
+        while self.node.reports:
+            reports, self.node.reports = self.node.reports, []
+            orders += self.instant(*reports, after_s=after_s).orders
+        return orders
+
+    def submit(self, **asked: Any) -> list[str]:
+        """Submitted, and as far as it goes at once: started."""
+        ids: list[str] = self.ask(request(**asked))["ids"]
+        self.hear()
+        return ids
+
+    def end(self, job_id: str, exit_code: int = 0, after_s: float = 1.0, message: str = "") -> list[Order]:
+        self.node.end(job_id, exit_code, message)
+        return self.hear(after_s)
+
+    def lose(self, job_id: str) -> list[Order]:
+        self.node.lose(job_id)
+        return self.hear()
+
+    def cancel(self, job_id: str) -> list[str]:
+        ids: list[str] = self.ask(Cancel(job_id))["ids"]
+        return ids
+
+    def hold(self, job_id: str) -> list[str]:
+        ids: list[str] = self.ask(Hold(job_id))["ids"]
+        return ids
+
+    def release(self, job_id: str) -> list[str]:
+        ids: list[str] = self.ask(Release(job_id))["ids"]
+        self.hear()
+        return ids
+
+    def wait(self, after_s: float) -> list[Order]:
+        orders = self.instant(Tick(), after_s=after_s).orders
+        return orders + self.hear(0.0)
+
+    def tell_devices(self, found: list[dict[str, Any]]) -> Outcome:
+        return self.instant(Devices(found))
+
+    def restart(self) -> None:
+        self.desk = self.loaded()
+        self.desk.scheduler.ledger.validate()
+
+    # ---- what is so
+
+    def row(self, job_id: str) -> dict[str, Any]:
+        row = self.store.one("job", job_id)
+        assert row is not None, f"job {job_id} is not on disk"
+        return row
+
+    def states(self) -> dict[str, str]:
+        """Of all jobs there have been, live ones as the living desk has them."""
+        ended = {row["id"]: row["state"] for row in self.store.all("ended_jobs", 1_000_000)}
+        live = {job_id: str(self.desk.state(job_id)) for job_id in self.desk.records}
+        assert not ended.keys() & live.keys()
+        return dict(sorted((ended | live).items()))
+
+    def running(self) -> set[str]:
+        return {job_id for job_id, state in self.states().items() if state == "RUNNING"}
+
+    def reason(self, job_id: str) -> str:
+        return str(self.desk.scheduler.reason(job_id, self.now) or "")
+
+    def take_snapshot(self, keep_s: float = 30 * 86_400.0) -> None:
+        """As the writer does between two instants."""
+        self.store.put_snapshot(self.last_seq, self.now, snapshot(self.desk.scheduler.ledger), self.now - keep_s)
+        self.desk.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
+
+    def check_disk(self) -> None:
+        """What is on disk is what the living desk knows, in all that is to last."""
+        self.desk.scheduler.ledger.validate()
+        again = self.loaded()
+        again.scheduler.ledger.validate()
+        taken = snapshot(self.desk.scheduler.ledger)
+        assert json.loads(json.dumps(snapshot(again.scheduler.ledger))) == json.loads(json.dumps(taken))
+        assert lasting(again) == lasting(self.desk)
+
+
+def lasting(desk: Desk) -> dict[str, Any]:
+    """All that a restart must bring back."""
+    return {
+        "records": {record.id: _lasting(record) for record in desk.records.values()},
+        "states": {job_id: desk.state(job_id) for job_id in desk.records},
+        "environments": desk.environments,
+        "number": desk._last_number,
+        "floor": desk.floor.plain(),
+        "arrays": desk._arrays,
+        "dependents": {job_id: live for job_id, ids in desk._dependents.items() if (live := ids & desk.records.keys())},
+        "backing off": sorted(desk._backing_off),
+        "stopping": sorted(desk._stopping),
+        "boot": desk._boot_id,
+    }
+
+
+def _lasting(record: Record) -> dict[str, Any]:
+    passing = ("phase", "pids", "metrics", "host_bytes", "can_checkpoint")
+    ours = {name: getattr(record, name) for name in Record.__slots__ if name not in passing}
+    if not record.is_alive:
+        for name in ("devices", "granted_at", "attempt_started_at"):
+            del ours[name]  # of the attempt before, which nobody asks for
+    return {**ours, "request": json.loads(json.dumps(record.request))}
+
+
+def kinds(orders: Iterable[Order]) -> list[tuple[str, str, int]]:
+    """What is ordered, of whom, and which attempt."""
+    return [(order["type"], order["job"], order["attempt"]) for order in orders if order["type"] != "synced"]

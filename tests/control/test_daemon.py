@@ -1,0 +1,203 @@
+"""A real daemon process: it flushes its log before it answers, turns strangers away, and there is one at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from waiting import wait_until
+from weft.control.locking import LockedError, holder_of, taken_lock
+from weft.control.peers import OwnConnections
+from weft.home import Home
+from weft.unixhttp import Connection
+
+STRACE = shutil.which("strace")
+STRANGER = 65534
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    """On a short path."""
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        made = Home(Path(folder) / "home")
+        yield made
+        shutil.rmtree(made.run, ignore_errors=True)
+
+
+@contextmanager
+def daemon(home: Home, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    """One without a coordinator, which answers; in the end it is gone."""
+    home.socket.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [*before, sys.executable, "-m", "weft.control.daemon", "--no-node"],
+        env={**os.environ, "WEFT_HOME": str(home.root)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: home.socket.exists() or process.poll() is not None, "the daemon answers")
+        assert process.poll() is None
+        yield process
+    finally:
+        if holder := holder_of(home.daemon_lock):
+            os.kill(holder, signal.SIGTERM)
+        process.wait(30)
+
+
+def ask(home: Home, method: str, path: str, body: object = None) -> tuple[int, object]:
+    connection = Connection(str(home.socket))
+    try:
+        status, text = connection.request(method, path, None if body is None else json.dumps(body).encode(), 30.0)
+        return status, json.loads(text)
+    finally:
+        connection.close()
+
+
+def test_a_job_is_on_disk_before_its_submission_is_answered(home: Home, tmp_path: Path) -> None:
+    """Nobody who was told 201 loses a job to a power cut."""
+    if STRACE is None:
+        pytest.skip("there is no strace here")
+    trace = tmp_path / "trace"
+    # Numbers are enough of descriptors, with -y their paths; the first bytes are enough of what is written.
+    calls = "trace=fsync,fdatasync,write,writev,pwrite64,sendto,sendmsg"
+    can_trace = subprocess.run([STRACE, "-o", "/dev/null", "true"], capture_output=True, check=False)
+    if can_trace.returncode:
+        pytest.skip("strace is not allowed here")
+    with daemon(home, [STRACE, "-f", "-y", "-s", "24", "-e", calls, "-o", str(trace), "-D"]):
+        for number in range(1, 6):
+            status, answer = ask(home, "POST", "/v1/jobs", {"command": ["true"], "env": {}, "hold": True})
+            assert (status, answer) == (201, {"id": str(number), "ids": [str(number)]})
+    lines = trace.read_text(errors="replace").splitlines()
+    answered = [at for at, line in enumerate(lines) if "HTTP/1.1 201" in line]
+    written = [at for at, line in enumerate(lines) if "weft.db-wal>" in line and "pwrite64(" in line]
+    flushed = [at for at, line in enumerate(lines) if re.search(r"\bf(data)?sync\(\d+<[^>]*weft\.db-wal>", line)]
+    assert len(answered) == 5, "each submission was answered once"
+    since = 0
+    for at in answered:
+        rows = [write for write in written if since < write < at]
+        assert rows, f"nothing was written before line {at}"
+        assert any(rows[-1] < flush < at for flush in flushed), f"not flushed before line {at}: {lines[at]}"
+        since = at
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_somebody_else_is_turned_away_even_where_the_socket_lets_him_in() -> None:
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "sock"
+        config = uvicorn.Config(answer, uds=str(path), http=OwnConnections, lifespan="off", log_config=None)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            wait_until(lambda: server.started, "it listens")
+            path.chmod(0o666)
+            assert answer_to(0, path).startswith(b"HTTP/1.1 200")
+            assert answer_to(STRANGER, path) == b""
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def answer_to(user: int, path: Path) -> bytes:
+    """What a user hears, as told by a child process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = b"could not connect"
+        with suppress(BaseException):
+            os.setgid(user)
+            os.setuid(user)
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(20)
+                line.connect(str(path))
+                with suppress(OSError):
+                    line.sendall(b"GET /v1/policy HTTP/1.1\r\nHost: weft\r\n\r\n")
+                try:
+                    told = line.recv(4096)
+                except ConnectionResetError:
+                    told = b""
+        os.write(writing, told)
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        return pipe.read()
+
+
+def test_there_is_one_daemon_for_each_home(home: Home) -> None:
+    with daemon(home) as first:
+        second = subprocess.run(
+            [sys.executable, "-m", "weft.control.daemon", "--no-node"],
+            env={**os.environ, "WEFT_HOME": str(home.root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert f"error: a weft runs here already, as process {first.pid}" in second.stderr
+        assert "hint: weft down stops it" in second.stderr
+        assert ask(home, "GET", "/v1/policy")[0] == 200
+
+
+def test_a_daemon_that_is_killed_leaves_nothing_that_keeps_the_next_one_out(home: Home) -> None:
+    with daemon(home) as first:
+        assert ask(home, "POST", "/v1/jobs", {"command": ["true"], "hold": True})[0] == 201
+        first.kill()
+        first.wait()
+    with daemon(home):
+        wait_until(lambda: ask(home, "GET", "/v1/jobs/1")[0] == 200, "the job is there again")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("weft.toml", "polcy = 3", "unknown key polcy"),
+        ("weft.toml", 'policy = "fofi"', 'unknown policy "fofi"'),
+        ("weft.db", "this is no database at all, and it is long enough to be sure" * 50, "the log cannot be read"),
+    ],
+)
+def test_a_daemon_that_cannot_begin_says_why(home: Home, file: str, content: str, message: str) -> None:
+    home.make()
+    (home.root / file).write_text(content)
+    ended = subprocess.run(
+        [sys.executable, "-m", "weft.control.daemon", "--no-node"],
+        env={**os.environ, "WEFT_HOME": str(home.root)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[0].startswith("error: ")
+    assert message in ended.stderr
+    assert "hint: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_lock_is_its_holders_until_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert holder_of(path) is None
+    with taken_lock(path):
+        assert holder_of(path) == os.getpid()
+        with pytest.raises(LockedError, match=f"as process {os.getpid()}"), taken_lock(path):
+            pass
+    assert holder_of(path) is None

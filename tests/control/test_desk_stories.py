@@ -1,0 +1,467 @@
+"""Jobs come, run and end at the desk, one instant after the other."""
+
+from __future__ import annotations
+
+import pytest
+from office import Open, devices, kinds, request
+
+from weft.control.ending import MOST_LOSSES
+from weft.control.inputs import Cancel, Release, Report, StopAll
+from weft.control.refusals import ConflictError, NotFoundError
+from weft.core.errors import InputError
+
+
+def test_a_job_is_submitted_started_and_ends(office: Open) -> None:
+    desk = office()
+    answer = desk.instant(request(command=["python", "train.py"], gpus=2))
+    assert answer.answers == [{"id": "1", "ids": ["1"]}]
+    (order,) = answer.orders
+    assert (order["type"], order["job"], order["attempt"], order["devices"]) == ("run", "1", 1, [0, 1])
+    assert (order["launch"]["tasks"], order["launch"]["devices_per_task"]) == (1, 2)
+    desk.hear()
+    desk.end("1")
+    row = desk.row("1")
+    assert (row["state"], row["exit_code"], row["attempt"], row["is_alive"]) == ("SUCCEEDED", 0, 1, 0)
+    assert row["submitted_at"] < row["started_at"] < row["finished_at"]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "message", "reason"),
+    [
+        (1, "", "ended with exit code 1"),
+        (137, "", "was ended by signal 9"),
+        (127, "there is no program tarin", "there is no program tarin"),
+        (128, "", "ended with exit code 128"),
+    ],
+)
+def test_a_bad_end_says_why(office: Open, exit_code: int, message: str, reason: str) -> None:
+    desk = office()
+    desk.submit()
+    desk.end("1", exit_code, message=message)
+    row = desk.row("1")
+    assert (row["state"], row["exit_code"], row["reason"]) == ("FAILED", exit_code, reason)
+
+
+def test_a_message_with_bytes_that_are_no_text_is_kept_readable(office: Open) -> None:
+    desk = office()
+    desk.submit()
+    desk.end("1", 127, message="there is no program caf\udce9")
+    assert desk.row("1")["reason"] == "there is no program caf\\udce9"
+
+
+def test_jobs_wait_until_a_node_is_there(empty: Open) -> None:
+    desk = empty()
+    desk.submit()
+    assert desk.states() == {"1": "PENDING"}
+    assert kinds(desk.hello(devices(1)).orders) == [("run", "1", 1)]
+
+
+# ---- what could never start
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"gpus": 3}, "it asks for 3 devices, and there are only 2"),
+        ({"types": ["A100"]}, "there are no devices of type A100 here"),
+        ({"gpu_mem_bytes": 9 << 30}, "9.0 GiB of device memory, and the largest device has 8.0 GiB"),
+        ({"after": ["9"]}, "there is no job 9"),
+    ],
+)
+def test_what_could_never_start_is_refused_with_a_hint(office: Open, asked: dict[str, object], message: str) -> None:
+    desk = office()
+    with pytest.raises(InputError) as refused:
+        desk.submit(**asked)
+    assert refused.value.message == message
+    assert refused.value.hint
+    assert desk.states() == {}
+    assert desk.submit() == ["1"], "a refused job has no number"
+
+
+def test_a_guaranteed_job_beyond_its_quota_is_refused(office: Open) -> None:
+    desk = office(2, "fifo", vision=1)
+    with pytest.raises(InputError, match="tenant vision has a quota of 1"):
+        desk.submit(**{"class": "guaranteed", "tenant": "vision", "gpus": 2})
+    assert desk.submit(**{"class": "guaranteed", "tenant": "vision"}) == ["1"]
+
+
+# ---- arrays
+
+
+def test_of_an_array_with_a_limit_only_so_many_run_at_once(office: Open) -> None:
+    desk = office(4)
+    assert desk.submit(array="1-5%2") == ["1_1", "1_2", "1_3", "1_4", "1_5"]
+    assert desk.running() == {"1_1", "1_2"}
+    assert desk.reason("1_3") == "of its array, 2 may run at once"
+    desk.end("1_2")
+    assert desk.running() == {"1_1", "1_3"}
+    desk.end("1_1", exit_code=1)
+    assert desk.running() == {"1_3", "1_4"}
+    desk.end("1_3"), desk.end("1_4")
+    assert desk.running() == {"1_5"}
+
+
+def test_cancelling_an_element_that_waits_for_the_limit_lets_no_other_in(office: Open) -> None:
+    desk = office(4)
+    desk.submit(array="1-4%1")
+    desk.cancel("1_3")
+    desk.hear()
+    assert desk.running() == {"1_1"}
+    desk.end("1_1")
+    assert desk.running() == {"1_2"}
+    desk.end("1_2")
+    assert desk.running() == {"1_4"}
+
+
+def test_cancelling_an_element_that_runs_lets_the_next_in(office: Open) -> None:
+    desk = office(4)
+    desk.submit(array="1-3%1")
+    desk.cancel("1_1")
+    desk.hear()
+    assert desk.running() == {"1_2"}
+
+
+def test_a_whole_array_is_cancelled_by_its_number(office: Open) -> None:
+    desk = office(2)
+    desk.submit(array="1-6%2")
+    assert desk.cancel("1") == [f"1_{index}" for index in range(1, 7)]
+    assert list(desk.states().values()) == ["RUNNING"] * 2 + ["CANCELLED"] * 4
+    desk.hear()
+    assert set(desk.states().values()) == {"CANCELLED"}
+    assert not desk.node.attempts
+    with pytest.raises(ConflictError, match="all of array 1 is over already"):
+        desk.cancel("1")
+
+
+def test_the_limit_of_an_array_lasts_over_a_restart(office: Open) -> None:
+    desk = office(4)
+    desk.submit(array="1-4%2")
+    desk.restart()
+    desk.end("1_1")
+    assert desk.running() == {"1_2", "1_3"}
+
+
+def test_elements_carry_their_index(office: Open) -> None:
+    desk = office(3)
+    orders = desk.instant(request(array="0-8:4")).orders
+    assert [(order["job"], order["launch"]["array_index"]) for order in orders] == [("1_0", 0), ("1_4", 4), ("1_8", 8)]
+
+
+# ---- one after the other
+
+
+def test_a_job_that_comes_after_another_starts_when_that_has_succeeded(office: Open) -> None:
+    desk = office(4)
+    desk.submit()
+    desk.submit(after=["1"])
+    assert desk.reason("2") == "starts once 1 has succeeded"
+    assert desk.running() == {"1"}
+    desk.end("1")
+    assert desk.running() == {"2"}
+
+
+def test_a_failure_cancels_the_whole_chain_behind_it_with_a_reason(office: Open) -> None:
+    desk = office(4)
+    desk.submit()
+    desk.submit(after=["1"])
+    desk.submit(after=["2"])
+    desk.end("1", exit_code=1)
+    assert desk.states() == {"1": "FAILED", "2": "CANCELLED", "3": "CANCELLED"}
+    assert desk.row("2")["reason"] == "job 1, which it comes after, has failed"
+    assert desk.row("3")["reason"] == "job 2, which it comes after, was cancelled"
+
+
+def test_a_job_may_come_after_a_whole_array(office: Open) -> None:
+    desk = office(4)
+    desk.submit(array="1-3")
+    desk.submit(after=["1"])
+    desk.end("1_1"), desk.end("1_3")
+    assert desk.states()["2"] == "PENDING"
+    desk.restart()
+    desk.end("1_2")
+    assert desk.running() == {"2"}
+
+
+def test_an_array_may_come_after_a_job(office: Open) -> None:
+    desk = office(4)
+    desk.submit()
+    desk.submit(array="1-3%2", after=["1"])
+    assert desk.running() == {"1"}
+    desk.end("1")
+    assert desk.running() == {"2_1", "2_2"}
+
+
+def test_cancelling_a_job_cancels_those_that_come_after_it(office: Open) -> None:
+    desk = office(1)
+    desk.submit(array="1-2")
+    desk.submit(after=["1_2"])
+    desk.cancel("1_2")
+    assert desk.states() == {"1_1": "RUNNING", "1_2": "CANCELLED", "2": "CANCELLED"}
+
+
+def test_who_comes_after_one_that_has_succeeded_starts_at_once(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    desk.end("1")
+    desk.submit(after=["1"])
+    assert desk.running() == {"2"}
+
+
+def test_who_would_come_after_one_that_has_failed_is_refused(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    desk.end("1", exit_code=1)
+    with pytest.raises(InputError, match="job 1, which it is to come after, has failed"):
+        desk.submit(after=["1"])
+
+
+def test_one_that_ends_in_the_very_instant_in_which_another_is_to_come_after_it(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    desk.node.end("1")
+    outcome = desk.instant(request(after=["1"]), *desk.node.reports)
+    assert outcome.answers[0] == {"id": "2", "ids": ["2"]}
+    assert [order["job"] for order in outcome.orders] == ["2"]
+
+
+def test_after_and_before_in_one_instant(office: Open) -> None:
+    desk = office(2)
+    desk.instant(request(), request(after=["1"]), request(array="1-2", after=["2", "1"]))
+    desk.hear()
+    assert desk.states() == {"1": "RUNNING", "2": "PENDING", "3_1": "PENDING", "3_2": "PENDING"}
+    desk.end("1"), desk.end("2")
+    assert desk.running() == {"3_1", "3_2"}
+
+
+# ---- again and again
+
+
+def test_a_failed_job_is_tried_again_after_a_while_that_doubles(office: Open) -> None:
+    desk = office(1)
+    desk.submit(retries=2)
+    desk.end("1", exit_code=3)
+    assert desk.states() == {"1": "PENDING"}
+    assert desk.reason("1") == "attempt 1 ended with exit code 3; the next begins 1 s after it"
+    assert desk.desk.next_time(desk.now) == desk.now + 1.0
+    assert kinds(desk.wait(0.5)) == []
+    assert kinds(desk.wait(0.5)) == [("run", "1", 2)]
+    desk.end("1", exit_code=3)
+    assert desk.desk.next_time(desk.now) == desk.now + 2.0
+    assert kinds(desk.wait(2.0)) == [("run", "1", 3)]
+    desk.end("1", exit_code=3)
+    assert (desk.row("1")["state"], desk.row("1")["attempt"], desk.row("1")["exit_code"]) == ("FAILED", 3, 3)
+
+
+def test_others_run_while_one_backs_off(office: Open) -> None:
+    desk = office(1)
+    desk.submit(retries=1)
+    desk.submit()
+    desk.end("1", exit_code=1)
+    assert desk.running() == {"2"}
+
+
+def test_a_back_off_lasts_over_a_restart(office: Open) -> None:
+    desk = office(1)
+    desk.submit(retries=1)
+    desk.end("1", exit_code=1)
+    desk.restart()
+    assert desk.desk.next_time(desk.now) == desk.now + 1.0
+    assert kinds(desk.wait(1.0)) == [("run", "1", 2)]
+
+
+def test_a_job_that_backs_off_can_be_cancelled_and_held(office: Open) -> None:
+    desk = office(1)
+    desk.submit(retries=1)
+    desk.end("1", exit_code=1)
+    desk.hold("1")
+    assert kinds(desk.wait(5.0)) == []
+    desk.release("1")
+    assert desk.running() == {"1"}
+    desk.end("1", exit_code=1)
+    desk.submit(retries=1)
+    desk.end("2", exit_code=1)
+    desk.cancel("2")
+    assert kinds(desk.wait(5.0)) == []
+    assert desk.states() == {"1": "FAILED", "2": "CANCELLED"}
+
+
+def test_a_lost_attempt_is_followed_by_another(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    desk.lose("1")
+    assert desk.states() == {"1": "PENDING"}
+    assert desk.reason("1").startswith("attempt 1 was lost: its shepherd was killed")
+    assert kinds(desk.wait(1.0)) == [("run", "1", 2)]
+    attempts = desk.store.all("attempts_of_job", "1")
+    assert [(row["attempt"], row["outcome"]) for row in attempts] == [(1, "lost"), (2, None)]
+
+
+def test_a_job_that_is_lost_again_and_again_ends(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    for _ in range(MOST_LOSSES):
+        desk.lose("1")
+        desk.wait(300.0)
+    assert desk.running() == {"1"}
+    desk.lose("1")
+    row = desk.row("1")
+    assert (row["state"], row["exit_code"], row["attempt"]) == ("FAILED", None, MOST_LOSSES + 1)
+    assert row["reason"] == "was lost: its shepherd was killed"
+
+
+def test_a_job_that_must_not_be_queued_again_ends_when_it_is_lost(office: Open) -> None:
+    desk = office(1)
+    desk.submit(requeue=False, retries=5)
+    desk.lose("1")
+    assert (desk.row("1")["state"], desk.row("1")["attempt"]) == ("FAILED", 1)
+
+
+def test_a_loss_is_no_failure_and_costs_no_retry(office: Open) -> None:
+    desk = office(1)
+    desk.submit(retries=1)
+    desk.lose("1")
+    desk.wait(1.0)
+    desk.end("1", exit_code=1)
+    desk.wait(1.0)
+    assert desk.running() == {"1"}
+
+
+# ---- limits
+
+
+def test_a_job_that_runs_past_its_limit_is_stopped_and_has_failed(office: Open) -> None:
+    desk = office(1)
+    desk.submit(time_s=60.0)
+    assert desk.desk.next_time(desk.now) == desk.row("1")["started_at"] - 1.0 + 60.0
+    assert kinds(desk.wait(50.0)) == []
+    assert kinds(desk.wait(10.0)) == [("stop", "1", 1)]
+    row = desk.row("1")
+    assert (row["state"], row["reason"], row["exit_code"]) == ("FAILED", "ran past its limit of 60 s", None)
+    assert desk.node.attempts == {}
+
+
+def test_time_without_devices_does_not_count_towards_the_limit(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    desk.submit(time_s=60.0)
+    assert kinds(desk.wait(1_000.0)) == []
+    desk.end("1")
+    assert kinds(desk.wait(50.0)) == []
+    assert kinds(desk.wait(20.0)) == [("stop", "2", 1)]
+
+
+def test_the_limit_counts_all_attempts(office: Open) -> None:
+    desk = office(1)
+    desk.submit(time_s=60.0)
+    desk.wait(40.0)
+    desk.lose("1")
+    desk.wait(100.0)
+    assert desk.running() == {"1"}
+    assert kinds(desk.wait(20.0)) == [("stop", "1", 2)]
+
+
+# ---- holding
+
+
+def test_a_job_submitted_on_hold_waits_for_its_release(office: Open) -> None:
+    desk = office(1)
+    desk.submit(hold=True)
+    assert desk.reason("1") == "held by its owner"
+    assert desk.release("1") == ["1"]
+    assert desk.running() == {"1"}
+    assert desk.ask(Release("1")) == {"ids": []}, "it is not held"
+
+
+def test_a_running_job_cannot_be_held(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    with pytest.raises(ConflictError, match="job 1 runs, and only a waiting job can be held"):
+        desk.hold("1")
+
+
+def test_a_hold_does_not_lift_what_else_holds_the_job(office: Open) -> None:
+    desk = office(4)
+    desk.submit()
+    desk.submit(after=["1"], hold=True)
+    desk.release("2")
+    assert desk.reason("2") == "starts once 1 has succeeded"
+    desk.hold("2")
+    desk.end("1")
+    assert desk.reason("2") == "held by its owner"
+    desk.release("2")
+    assert desk.running() == {"2"}
+
+
+@pytest.mark.parametrize("wish", [Cancel("7"), Release("7"), Cancel("7_1"), Cancel("99999999999999999999")])
+def test_nobody_can_do_anything_to_a_job_that_there_is_not(office: Open, wish: Cancel | Release) -> None:
+    with pytest.raises(NotFoundError, match="there is no job"):
+        office().ask(wish)
+
+
+def test_a_waiting_job_cancelled_twice_in_one_instant_has_been_cancelled(office: Open) -> None:
+    desk = office()
+    desk.submit(hold=True)
+    first, second = desk.instant(Cancel("1"), Cancel("1")).answers
+    assert first == {"ids": ["1"]}
+    assert str(second) == "job 1 was cancelled already\nhint: weft status 1"
+
+
+def test_stopping_everything_ends_what_runs_and_starts_nobody(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    desk.submit()
+    outcome = desk.instant(StopAll())
+    assert outcome.answers == [{"ids": ["1"]}]
+    assert kinds(outcome.orders) == [("stop", "1", 1)]
+    assert desk.desk.is_stopping
+    desk.hear()
+    assert not desk.desk.is_stopping
+    assert desk.row("1")["reason"] == "ended by weft down --stop-jobs"
+    assert desk.states() == {"1": "CANCELLED", "2": "PENDING"}, "nobody starts while weft goes down"
+    desk.restart()
+    assert kinds(desk.hello(devices(1)).orders) == [("run", "2", 1)]
+
+
+# ---- the same twice
+
+
+def test_a_submission_sent_again_is_the_same_submission(office: Open) -> None:
+    desk = office(1)
+    first = desk.ask(request(array="1-3", request_id="abc"))
+    assert desk.ask(request(array="1-3", request_id="abc")) == first
+    desk.cancel("1_2")
+    desk.restart()
+    assert desk.ask(request(array="1-3", request_id="abc")) == first
+    assert desk.ask(request(request_id="abd"))["id"] == "2"
+
+
+def test_a_submission_sent_twice_in_one_instant_is_one(office: Open) -> None:
+    desk = office(1)
+    first, second = desk.instant(request(request_id="abc", array="1-2"), request(request_id="abc", array="1-2")).answers
+    assert first == second == {"id": "1", "ids": ["1_1", "1_2"]}
+    assert len(desk.states()) == 2
+
+
+def test_a_late_word_about_a_job_that_is_over_changes_nothing(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    desk.end("1")
+    before = desk.row("1")
+    outcome = desk.instant(Report("1", 1, "ended", {"exit_code": 1}), Report("99", 1, "started", {"pids": []}))
+    assert (outcome.facts, outcome.orders) == ([], [])
+    assert desk.row("1") == before
+
+
+def test_a_long_chain_behind_a_failure_is_cancelled_whole(office: Open) -> None:
+    desk = office(1)
+    desk.instant(request(), *(request(after=[str(number)]) for number in range(1, 1_500)))
+    desk.hear()
+    desk.end("1", exit_code=1)
+    assert set(desk.states().values()) == {"FAILED", "CANCELLED"}
+
+
+def test_a_job_is_not_found_under_a_number_with_zeros_before_it(office: Open) -> None:
+    desk = office()
+    desk.submit()
+    with pytest.raises(NotFoundError, match="there is no job 01"):
+        desk.cancel("01")

@@ -1,0 +1,270 @@
+"""When a job will start, why it waits, and what a preemption cost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from office import Office, Open, devices, request
+
+from weft.control import views as viewing
+from weft.control.forecast import starts_in_s
+from weft.control.inputs import Tick
+from weft.control.views import Views
+from weft.control.why import preemptions, why_ended, why_live, with_estimate
+from weft.core.plan import Plan
+from weft.core.scheduler import Scheduler
+from weft.core.snapshot import snapshot
+from weft.core.view import View
+from weft.home import Home
+from weft.policies.registry import POLICIES
+
+JOBS = [(1, 40.0), (2, 90.0), (1, 15.0), (2, 30.0), (1, 60.0), (1, 5.0), (2, 20.0)]
+"""Gang sizes and how long each runs in all."""
+
+
+def why(office: Office, job_id: str) -> dict[str, Any]:
+    views = Views(Home(Path("/nowhere")))
+    if job_id in office.desk.records:
+        answer = why_live(office.desk, office.store, views, job_id, office.now, office.new_policy)
+    else:
+        answer = why_ended(office.row(job_id), office.store)
+    return asyncio.run(with_estimate(answer))
+
+
+def first_starts(office: Office, total_s: dict[str, float], most: int = 500) -> dict[str, float]:
+    """Drive the desk and its node, each job ending when it has run its time; when each first started."""
+    started: dict[str, float] = {}
+    ledger = office.desk.scheduler.ledger
+    for _ in range(most):
+        for job in ledger.running.values():
+            started.setdefault(job.id, office.now)
+        if not office.desk.records:
+            return started
+        ends = [(office.now + total_s[job.id] - job.run_s(office.now), job.id) for job in ledger.running.values()]
+        at = min([*(at for at, _ in ends), office.desk.next_time(office.now)])
+        for ends_at, job_id in ends:
+            if ends_at <= at + 1e-6:
+                office.node.end(job_id)
+        reports, office.node.reports = office.node.reports, []
+        office.instant(*reports, Tick(), after_s=at - office.now)
+    raise AssertionError("no end in sight")
+
+
+@pytest.mark.parametrize("policy", ["fifo", "backfill", "tiresias-l:thresholds=20", "srtf"])
+def test_a_forecast_comes_true_if_jobs_run_as_long_as_expected(office: Open, policy: str) -> None:
+    desk = office(2, policy)
+    desk.instant(*(request(gpus=gpus) for gpus, _ in JOBS))
+    total_s = {str(number): total_s for number, (_, total_s) in enumerate(JOBS, 1)}
+    waiting = [job.id for job in desk.desk.scheduler.ledger.jobs.values() if job.generation == 0]
+    taken, asked_at = snapshot(desk.desk.scheduler.ledger), desk.now
+    told = {job_id: starts_in_s(taken, desk.new_policy(), asked_at, job_id, total_s.get) for job_id in waiting}
+    assert snapshot(desk.desk.scheduler.ledger) == taken, "the living ledger was touched"
+    started = first_starts(desk, total_s)
+    assert len(waiting) >= 4
+    for job_id in waiting:
+        assert told[job_id] == pytest.approx(started[job_id] - asked_at, abs=0.01), job_id
+
+
+def test_nobody_knows_when_a_job_starts_behind_one_that_nobody_knows(office: Open) -> None:
+    desk = office(1)
+    desk.submit(), desk.submit()
+    taken = snapshot(desk.desk.scheduler.ledger)
+    assert starts_in_s(taken, desk.new_policy(), desk.now, "2", lambda job_id: None) is None
+
+
+def test_one_that_has_run_too_long_already_is_taken_to_have_as_much_before_it(office: Open) -> None:
+    desk = office(1)
+    desk.submit(), desk.submit()
+    ran_s = desk.desk.scheduler.ledger.jobs["1"].run_s(desk.now)
+    taken = snapshot(desk.desk.scheduler.ledger)
+    in_s = starts_in_s(taken, desk.new_policy(), desk.now, "2", lambda job_id: 0.5)
+    assert in_s == pytest.approx(ran_s, abs=0.01)
+
+
+def test_a_job_that_could_start_now_starts_at_once(office: Open) -> None:
+    desk = office(1)
+    desk.submit(hold=True)
+    taken = snapshot(desk.desk.scheduler.ledger)
+    taken["jobs"][0] |= {"state": "pending", "holds": []}
+    assert starts_in_s(taken, desk.new_policy(), desk.now, "1", lambda job_id: 1.0) == 0.0
+
+
+# ---- why
+
+
+def test_one_that_is_being_ended_is_not_waited_for_long(office: Open) -> None:
+    desk = office(1)
+    desk.submit()
+    desk.end("1", after_s=1000.0)
+    desk.submit(), desk.submit()
+    assert why(desk, "3")["estimate"]["starts_in_s"] > 900.0
+    desk.node.lingers = True
+    desk.cancel("2")
+    assert why(desk, "3")["estimate"]["starts_in_s"] == pytest.approx(1.0)
+    assert why(desk, "2")["text"] == ["2 is RUNNING: cancelled; its processes are being ended"]
+
+
+def test_why_names_who_is_ahead_and_the_rule_and_when(office: Open) -> None:
+    desk = office(2)
+    desk.submit(name="train", gpus=2)
+    desk.end("1", after_s=60.0)
+    for name in ("train", "evaluate", "train", "mine"):
+        desk.submit(name=name, gpus=2)
+    answer = why(desk, "5")
+    assert (answer["state"], answer["rule"]) == ("PENDING", "first come, first served")
+    assert [(job["id"], job["name"], job["gang_size"]) for job in answer["ahead"]] == [
+        ("3", "evaluate", 2),
+        ("4", "train", 2),
+    ]
+    assert answer["ahead_count"] == 2
+    assert answer["reason"]
+    assert answer["estimate"]["starts_in_s"] == pytest.approx(3 * desk.row("1")["run_s"], abs=10.0)
+    assert answer["text"][0].startswith("5 is PENDING: ")
+    assert "ahead of it: 3 (evaluate), 4 (train)" in answer["text"]
+    assert "the rule: first come, first served" in answer["text"]
+    assert any(line.startswith("it starts in about ") for line in answer["text"])
+
+
+def test_why_lists_only_the_first_of_many(office: Open) -> None:
+    desk = office(1)
+    desk.instant(*(request() for _ in range(30)))
+    answer = why(desk, "30")
+    assert (len(answer["ahead"]), answer["ahead_count"]) == (10, 28)
+    assert any(line.endswith("and 18 more") for line in answer["text"])
+    assert answer["estimate"] == {"starts_in_s": None, "how": "no job has succeeded yet to learn from"}
+
+
+def test_why_tells_of_a_preemption_and_what_it_cost(office: Open) -> None:
+    desk = office(1, "tiresias-l:thresholds=10")
+    desk.submit(name="long"), desk.submit(name="next")
+    desk.wait(10.0)
+    paused = why(desk, "1")
+    assert paused["state"] == "PAUSED"
+    (one,) = paused["preemptions"]
+    assert (one["by"], one["step"], one["waited_s"], one["depth"], one["paused_s"]) == ("2", 7, 0.25, "gate", None)
+    assert one["reason"] == "preempted: 2 comes before it and needs its devices"
+    desk.end("2", after_s=5.0)
+    assert why(desk, "1")["state"] == "RUNNING"
+    (one,) = why(desk, "1")["preemptions"]
+    assert one["paused_s"] == 5.0
+    assert any("paused at step 7 (depth gate) after 250 ms, went on after" in line for line in why(desk, "1")["text"])
+    desk.end("1")
+    over = why(desk, "1")
+    assert (over["state"], over["estimate"]["how"], len(over["preemptions"])) == ("SUCCEEDED", "it is over", 1)
+
+
+def test_why_a_held_job_waits(office: Open) -> None:
+    desk = office(1)
+    desk.submit(hold=True)
+    answer = why(desk, "1")
+    assert (answer["reason"], answer["estimate"]["how"]) == ("held by its owner", "it does not wait in line")
+
+
+def test_a_preemption_without_a_word_of_the_node_yet_can_be_told_of() -> None:
+    row = {"kind": "Preempt", "at": 5.0, "body": '{"reason": ["preempted-for", "7"]}'}
+    (one,) = preemptions([row])
+    assert (one["by"], one["paused_s"]) == ("7", None)
+
+
+class Unspeakable:
+    """Decides, and can say nothing about it."""
+
+    def __init__(self) -> None:
+        self.fifo = POLICIES["fifo"]()
+
+    def decide(self, view: View) -> Plan:
+        return self.fifo.decide(view)
+
+    def explain(self, view: View, job: object) -> Any:
+        raise ZeroDivisionError("division by zero")
+
+    def waiting_line(self, view: View) -> Any:
+        raise KeyError("who?")
+
+
+def test_a_policy_that_cannot_explain_itself_breaks_nothing(office: Open) -> None:
+    desk = office(1, Unspeakable)
+    desk.submit()
+    desk.end("1")
+    desk.submit(), desk.submit()
+    answer = why(desk, "3")
+    assert answer["reason"] == "its policy cannot say why: ZeroDivisionError: division by zero"
+    assert answer["ahead"] == []
+
+
+# ---- views
+
+
+def test_the_reasons_of_ten_thousand_are_worked_out_for_those_in_front(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Office(tmp_path)
+    desk.hello(devices(1))
+    desk.submit()
+    desk.instant(request(array="1-9999"))
+    calls = {"reason": 0, "waiting_line": 0}
+    for name in calls:
+        original = getattr(Scheduler, name)
+
+        def counted(self: Scheduler, *arguments: Any, name: str = name, original: Any = original) -> Any:
+            calls[name] += 1
+            return original(self, *arguments)
+
+        monkeypatch.setattr(Scheduler, name, counted)
+    views = Views(Home(Path("/nowhere")))
+    shown = [views.live(desk.desk, record, desk.now) for record in desk.desk.records.values()]
+    assert len(shown) == 10_000
+    assert calls["waiting_line"] == 1
+    assert calls["reason"] <= viewing.EXPLAINED + 1
+    assert shown[-1]["reason"] == "waits its turn behind 9998 others"
+    assert [job["position"] for job in shown[:3]] == [None, 1, 2]
+    desk.store.close()
+
+
+def test_views_of_a_desk_made_anew_are_not_those_of_the_one_before(office: Open) -> None:
+    """As after an instant that could not be written: both have seen the same number of instants."""
+    views = Views(Home(Path("/nowhere")))
+    desk = office(1)
+    desk.submit(), desk.submit()
+    assert views.live(desk.desk, desk.desk.records["2"], desk.now)["position"] == 1
+    version = desk.desk.version
+    desk.restart()
+    desk.cancel("1"), desk.hear()
+    desk.desk.version = version
+    assert views.live(desk.desk, desk.desk.records["2"], desk.now)["position"] is None
+
+
+def test_before_a_node_has_come_the_reason_says_so(empty: Open) -> None:
+    desk = empty()
+    desk.submit()
+    assert Views(Home(Path("/nowhere"))).reason(desk.desk, "1", desk.now) == "no node is there yet"
+
+
+def test_a_job_and_its_devices_as_seen_from_outside(office: Open) -> None:
+    desk = office(3)
+    desk.submit(name="train", gpus=2, ntasks=2, steps=100, tenant="vision", env={"SECRET_KEY": "hunter2"})
+    record = desk.desk.records["1"]
+    record.steps, record.step_rate_hz = 40, 5.0
+    shown = Views(Home(Path("/nowhere"))).live(desk.desk, record, desk.now)
+    assert (shown["state"], shown["devices"], shown["eta_s"], shown["pids"]) == (
+        "RUNNING",
+        ["here:0", "here:1"],
+        12.0,
+        [4711],
+    )
+    assert shown["reason"] == ""
+    assert "hunter2" not in str(shown)
+    desk.tell_devices([*devices(2), devices(3, blocked_by="process 7")[2]])
+    (node,) = viewing.nodes_json(desk.desk, is_up=True)
+    assert [(each["state"], each["jobs"]) for each in node["devices"]] == [
+        ("busy", ["1"]),
+        ("busy", ["1"]),
+        ("unmanaged", []),
+    ]
+    desk.end("1")
+    over = Views(Home(Path("/nowhere"))).ended(desk.row("1"))
+    assert over.keys() == shown.keys()
+    assert (over["state"], over["exit_code"]) == ("SUCCEEDED", 0)

@@ -1,0 +1,254 @@
+"""The daemon's end of the line to the coordinator: orders go out with their environment, reports are acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from office import MACHINE, devices, request
+
+from weft.control import writer as writers
+from weft.control.clock import Clock
+from weft.control.fold import load_desk
+from weft.control.inputs import Cancel
+from weft.control.link import PROTOCOL, Link
+from weft.control.store import Store
+from weft.control.writer import Writer
+from weft.policies.registry import POLICIES
+
+GRACES = {"stop_grace_s": 5.0, "pause_grace_s": 10.0}
+Message = dict[str, Any]
+
+
+class Line:
+    """The coordinator's end."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def say(self, **message: Any) -> None:
+        self.writer.write(json.dumps(message).encode() + b"\n")
+
+    def hello(self, protocol: int = PROTOCOL) -> None:
+        self.say(type="hello", protocol=protocol, node=MACHINE, boot_id="b", pid=7, devices=devices(1), attempts=[])
+
+    def report(self, serial: int, what: str, **body: Any) -> None:
+        self.say(type="report", serial=serial, job="1", attempt=1, generation=1, what=what, **body)
+
+    async def hear(self) -> Message:
+        line = await self.reader.readline()
+        assert line, "the line was closed"
+        heard: Message = json.loads(line)
+        return heard
+
+    async def hear_until(self, kind: str) -> list[Message]:
+        heard = [await self.hear()]
+        while heard[-1]["type"] != kind:
+            heard.append(await self.hear())
+        return heard
+
+
+class Post:
+    """A writer with a link, and somewhere to call it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "node.sock"
+        self.store = Store(folder / "weft.db")
+        self.link = Link(self.store.environment, GRACES)
+        self.writer = Writer(
+            self.store, Clock(), lambda: load_desk(self.store, POLICIES["fifo"](), {}), self.link.send, 30.0, 5_000
+        )
+        self.link.join(self.writer)
+        self.lines: list[Line] = []
+
+    async def call(self) -> Line:
+        self.lines.append(Line(*await asyncio.open_unix_connection(self.path)))
+        return self.lines[-1]
+
+    async def hang_up(self) -> None:
+        for line in self.lines:
+            line.writer.close()
+            await line.writer.wait_closed()
+        ours = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*ours, return_exceptions=True)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
+
+
+def run(folder: Path, story: Callable[[Post], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        server = await post.link.listen(post.path)
+        loop = asyncio.create_task(post.writer.run())
+        try:
+            await asyncio.wait_for(story(post), 30)
+            assert not loop.done()
+        finally:
+            server.close()
+            loop.cancel()
+            await post.hang_up()
+
+    post = Post(folder)
+    asyncio.run(whole())
+    post.store.close()  # now that no thread of the loop writes any more
+
+
+def test_a_coordinator_that_says_hello_hears_everything_with_its_environment(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        assert stat.S_IMODE(post.path.stat().st_mode) == 0o600
+        await post.writer.ask(request(env={"KEY": "value \udcff"}))
+        line = await post.call()
+        line.hello()
+        run_it, synced = await line.hear_until("synced")
+        assert (run_it["job"], run_it["devices"], run_it["launch"]["env"]) == ("1", [0], {"KEY": "value \udcff"})
+        assert "environment" not in run_it
+        assert synced == {"type": "synced", **GRACES}
+        assert (post.link.is_up, post.link.pid) == (True, 7)
+
+    run(folder, story)
+
+
+def test_a_report_is_acknowledged_once_it_is_on_disk(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        await post.writer.ask(request())
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        line.report(1, "started", pids=[11])
+        line.report(2, "ended", exit_code=0, message="")
+        assert [(await line.hear())["serial"] for _ in range(2)] == [1, 2]
+        row = post.store.one("job", "1")
+        assert row is not None
+        assert row["state"] == "SUCCEEDED"
+        line.report(2, "ended", exit_code=0, message="")  # its acknowledgement was lost
+        assert await line.hear() == {"type": "ack", "serial": 2}
+
+    run(folder, story)
+
+
+def test_a_report_that_cannot_be_written_is_not_acknowledged_and_comes_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "RETRY_S", 0.0)
+    write = Store._write
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def story(post: Post) -> None:
+        await post.writer.ask(request())
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        monkeypatch.setattr(Store, "_write", full)
+        line.report(1, "ended", exit_code=0, message="")
+        assert await line.reader.read() == b"", "the line is closed without a word"
+        monkeypatch.setattr(Store, "_write", write)
+        again = await post.call()
+        again.hello()
+        assert [order["type"] for order in await again.hear_until("synced")] == ["run", "synced"]
+        again.report(1, "ended", exit_code=0, message="")
+        assert (await again.hear())["type"] == "ack"
+
+    run(folder, story)
+
+
+@pytest.mark.parametrize("kind", ["hello", "devices"])
+def test_a_word_about_devices_that_cannot_be_written_closes_the_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(writers, "RETRY_S", 0.0)
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def story(post: Post) -> None:
+        line = await post.call()
+        if kind == "devices":
+            line.hello()
+            await line.hear_until("synced")
+        monkeypatch.setattr(Store, "_write", full)
+        line.hello() if kind == "hello" else line.say(type="devices", devices=devices(1, blocked_by="process 1"))
+        assert await line.reader.read() == b""
+        monkeypatch.undo()
+
+    run(folder, story)
+
+
+def test_who_says_hello_last_is_the_coordinator(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        first, second = await post.call(), await post.call()
+        first.hello()
+        await first.hear_until("synced")
+        second.hello()
+        await second.hear_until("synced")
+        await post.writer.ask(request())
+        assert (await second.hear())["type"] == "run"
+        first.writer.close()
+        await post.writer.ask(Cancel("1"))
+        assert (await second.hear())["type"] == "stop"
+        assert post.link.is_up
+
+    run(folder, story)
+
+
+def test_another_protocol_is_not_spoken_with(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        line = await post.call()
+        line.hello(protocol=PROTOCOL + 1)
+        assert await line.reader.read() == b""
+        assert not post.link.is_up
+
+    run(folder, story)
+
+
+@pytest.mark.parametrize("noise", [b"{\n", b"\xff\n", b"\n"])
+def test_noise_on_the_line_closes_it(folder: Path, noise: bytes) -> None:
+    async def story(post: Post) -> None:
+        line = await post.call()
+        line.writer.write(noise)
+        assert await line.reader.read() == b""
+        assert (await post.writer.ask(request()))["id"] == "1"
+
+    run(folder, story)
+
+
+def test_progress_is_known_but_not_written(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        await post.writer.ask(request())
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        said = {"attempt": 1, "step": 5, "step_rate_hz": 2.0, "metrics": {"loss": 0.5}, "host_bytes": 9}
+        line.say(type="progress", jobs={"1": said, "99": said})
+        line.say(type="progress", jobs={"1": {**said, "attempt": 0, "step": 77}})
+        line.report(1, "started", pids=[1])
+        await line.hear()
+        record = post.writer.desk.records["1"]
+        assert (record.steps, record.metrics, record.host_bytes) == (5, {"loss": 0.5}, 9)
+        rows = [body for _, kind, body in post.store.log_after(0) if kind == "Reported"]
+        assert [body["what"] for body in rows] == ["started"]
+
+    run(folder, story)
+
+
+def test_without_a_coordinator_nothing_is_sent_and_nobody_waits(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        line.writer.close()
+        assert (await post.writer.ask(request()))["id"] == "1"
+        await post.link.leave()
+
+    run(folder, story)

@@ -1,0 +1,231 @@
+"""One SQLite file: for its owner alone, of a known version, and with a schema that lets nothing absurd in."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from office import BEGIN, batch_of, request
+
+from weft.control import store as stores
+from weft.control.clock import Mark
+from weft.control.desk import Outcome
+from weft.control.record import Record, State
+from weft.control.store import Batch, Fact, Store, StoreError, steps, upgrade
+from weft.core.errors import WeftError
+
+MARK = Mark(BEGIN, "this boot", 5.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "weft.db")
+    yield made
+    made.close()
+
+
+def job(**changed: Any) -> dict[str, Any]:
+    record = Record("1", 1, None, request().request, 1, BEGIN)
+    return {**record.row(State.PENDING), **changed}
+
+
+def attempt(number: int, **changed: Any) -> dict[str, Any]:
+    return {**Record("1", 1, None, request().request, 1, BEGIN, attempt=number).attempt_row(), **changed}
+
+
+def written(store: Store, *jobs: dict[str, Any], attempts: tuple[dict[str, Any], ...] = ()) -> None:
+    store.commit(Batch(MARK, [Fact("Woken", None, {})], jobs=jobs, attempts=attempts))
+
+
+@pytest.fixture
+def with_environment(store: Store) -> Store:
+    store.commit(Batch(MARK, [], environments=[(1, "digest", "{}")]))
+    return store
+
+
+# ---- the file
+
+
+def test_its_files_are_their_owners_alone(store: Store) -> None:
+    written(store)
+    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in store.path.parent.iterdir()}
+    assert files.keys() >= {"weft.db", "weft.db-wal"}
+    assert set(files.values()) == {0o600}
+
+
+def test_it_is_flushed_with_every_commit(store: Store) -> None:
+    assert store._db.execute("PRAGMA synchronous").fetchone()[0] == 2
+    assert store._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+def test_what_is_written_is_there_for_the_next_one(store: Store) -> None:
+    written(store)
+    again = Store(store.path)
+    assert [kind for _, kind, _ in again.log_after(0)] == ["Woken"]
+    assert again.last_mark() == MARK
+    again.close()
+
+
+def test_an_older_log_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / "weft.db", isolation_level=None)
+    upgrade(old, steps())
+    old.execute("INSERT INTO settings VALUES ('policy', 'fifo')")
+    newer = [*steps(), "ALTER TABLE settings ADD COLUMN note TEXT;", "UPDATE settings SET note = 'by a later step';"]
+    upgrade(old, newer)
+    assert old.execute("SELECT * FROM settings").fetchone() == ("policy", "fifo", "by a later step")
+    assert old.execute("PRAGMA user_version").fetchone() == (len(newer),)
+    upgrade(old, newer)  # nothing is left to be done
+    old.close()
+
+
+def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "weft.db", isolation_level=None)
+    upgrade(db, steps())
+    with pytest.raises(WeftError, match="the log cannot be brought to version"):
+        upgrade(db, [*steps(), "CREATE TABLE half (a) STRICT; CREATE TABLE done (a TEXT) STRICT;"])
+    db.close()
+    again = sqlite3.connect(tmp_path / "weft.db")
+    assert again.execute("PRAGMA user_version").fetchone() == (len(steps()),)
+    assert again.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('half', 'done')").fetchone() == (0,)
+    again.close()
+    Store(tmp_path / "weft.db").close()
+
+
+def test_a_log_of_a_newer_weft_is_refused(store: Store) -> None:
+    store._db.execute(f"PRAGMA user_version = {len(steps()) + 1}")
+    with pytest.raises(WeftError, match="the log is of version") as refused:
+        Store(store.path)
+    assert refused.value.hint == "use the newer weft that wrote it"
+
+
+@pytest.mark.parametrize("content", [b"this is no database, and long enough to be sure of it" * 20, b"\0" * 4096])
+def test_a_file_that_is_no_log_is_refused_in_words(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "weft.db").write_bytes(content)
+    with pytest.raises(WeftError, match="the log cannot be read") as refused:
+        Store(tmp_path / "weft.db")
+    assert "move it away" in refused.value.hint
+    assert (tmp_path / "weft.db").read_bytes() == content
+
+
+# ---- the schema
+
+
+ABSURD = {
+    "a success that failed": job(state="SUCCEEDED", exit_code=1, finished_at=BEGIN),
+    "a success without an exit code": job(state="SUCCEEDED", finished_at=BEGIN),
+    "an end without a time": job(state="FAILED", exit_code=1),
+    "a live job that is over": job(state="RUNNING", finished_at=BEGIN),
+    "a state nobody knows": job(state="TIRED"),
+    "a class nobody knows": job(**{"class": "first"}),
+    "half alive": job(is_alive=2),
+    "an environment that is not there": job(environment=7),
+    "a number that is a text": job(attempt="one"),
+}
+
+
+@pytest.mark.parametrize("case", ABSURD)
+def test_what_is_absurd_is_not_let_in(with_environment: Store, case: str) -> None:
+    with pytest.raises(StoreError) as refused:
+        written(with_environment, ABSURD[case])
+    assert isinstance(refused.value.__cause__, sqlite3.IntegrityError)
+    assert with_environment.all("live_jobs") == []
+    assert list(with_environment.log_after(0)) == [], "nothing of the instant is there"
+
+
+def test_a_job_has_one_live_attempt_at_most(with_environment: Store) -> None:
+    written(with_environment, job(), attempts=(attempt(1),))
+    with pytest.raises(StoreError) as refused:
+        written(with_environment, attempts=(attempt(2),))
+    assert isinstance(refused.value.__cause__, sqlite3.IntegrityError)
+    written(with_environment, attempts=(attempt(1, ended_at=BEGIN, outcome="lost"), attempt(2)))
+    assert [row["attempt"] for row in with_environment.all("live_attempts")] == [2]
+
+
+@pytest.mark.parametrize("changed", [{"ended_at": BEGIN}, {"outcome": "lost"}, {"outcome": "tired", "ended_at": BEGIN}])
+def test_an_attempt_that_is_over_has_a_time_and_a_known_outcome(store: Store, changed: dict[str, Any]) -> None:
+    with pytest.raises(StoreError):
+        written(store, attempts=(attempt(1, **changed),))
+
+
+def test_no_two_elements_of_an_array_have_one_index(with_environment: Store) -> None:
+    with pytest.raises(StoreError):
+        written(with_environment, job(id="1_3", array_index=3), job(id="1_03", array_index=3))
+
+
+def test_a_request_is_answered_with_one_number_for_ever(store: Store) -> None:
+    store.commit(Batch(MARK, [], requests=[("abc", 1)]))
+    with pytest.raises(StoreError):
+        store.commit(Batch(MARK, [], requests=[("abc", 2)]))
+
+
+# ---- no room
+
+
+def test_on_a_full_disk_nothing_of_the_instant_is_there(store: Store) -> None:
+    written(store)
+    store._db.execute("PRAGMA max_page_count = 1")  # it is set to what there is
+    outcome = Outcome(facts=[Fact("Woken", None, {"filler": "x" * 4000}) for _ in range(1_000)])
+    with pytest.raises(StoreError, match="database or disk is full") as refused:
+        store.commit(batch_of(outcome, BEGIN + 1))
+    assert refused.value.hint.startswith("free some space")
+    assert len(list(store.log_after(0))) == 1
+    assert store.last_mark() == MARK
+    store._db.execute("PRAGMA max_page_count = 1000000")
+    store.commit(batch_of(outcome, BEGIN + 1))
+    assert len(list(store.log_after(0))) == 1_001
+
+
+# ---- compaction
+
+
+def test_compaction_keeps_what_is_young_or_lives(with_environment: Store) -> None:
+    store = with_environment
+
+    def wrote(at: float, job_id: str | None) -> None:
+        store.commit(Batch(Mark(at, "this boot", at), [Fact("Reported", job_id, {"what": "x"})]))
+
+    for number, finished_at in ((1, None), (2, BEGIN + 20.0), (3, BEGIN + 99.0)):
+        state = {} if finished_at is None else {"state": "FAILED", "finished_at": finished_at}
+        written(store, job(id=str(number), number=number, **state))
+    store._db.execute("DELETE FROM log")
+    for at in (10.0, 60.0):
+        for about in (None, "1", "2", "3"):
+            wrote(BEGIN + at, about)
+    last = store.one("last_seq")
+    assert last is not None
+    store.put_snapshot(last["seq"], BEGIN + 100.0, {"nodes": []}, keep_from=BEGIN + 50.0)
+    kept = [(row["at"] - BEGIN, about) for about in ("1", "2", "3") for row in store.all("log_of_job", about)]
+    assert kept == [(10.0, "1"), (60.0, "1"), (60.0, "2"), (10.0, "3"), (60.0, "3")]
+
+
+def test_a_number_of_a_row_is_never_given_again(with_environment: Store) -> None:
+    store = with_environment
+    written(store, job(state="FAILED", finished_at=BEGIN))
+    seq = store.commit(Batch(MARK, [Fact("Reported", "1", {})]))
+    store.put_snapshot(seq, BEGIN, {"nodes": []}, keep_from=BEGIN + 1e9)
+    after = store.commit(Batch(MARK, [Fact("Woken", None, {})]))
+    assert after > seq
+    assert [kind for _, kind, _ in store.log_after(seq)] == ["Woken"]
+
+
+def test_environments_go_with_the_last_live_job_that_has_them(with_environment: Store) -> None:
+    store = with_environment
+    store.commit(Batch(MARK, [], environments=[(2, "other", '{"SECRET": "x"}')]))
+    written(store, job(), job(id="2", number=2, environment=2, state="FAILED", finished_at=BEGIN))
+    seq = store.commit(Batch(MARK, [Fact("Woken", None, {})]))
+    store.put_snapshot(seq, BEGIN, {"nodes": []}, keep_from=0.0)
+    assert [row["id"] for row in store.all("environments")] == [1]
+    assert b"SECRET" not in b"".join(
+        bytes(row[0], "utf-8") for row in store._db.execute("SELECT body FROM environments")
+    )
+
+
+def test_every_query_that_is_asked_for_is_there() -> None:
+    source = "".join(path.read_text() for path in Path(stores.__file__).parent.glob("*.py"))
+    asked = set(re.findall(r'\.(?:one|all|_one)\(\s*"(\w+)"', source)) | set(re.findall(r'QUERIES\["(\w+)"\]', source))
+    assert asked - {"query"} <= stores.QUERIES.keys()

@@ -1,0 +1,170 @@
+"""The devices of a machine: cores shared out, GPUs as NVML tells of them, and what a task on them is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from weft.core.errors import InputError
+from weft.node.depth import depth_for
+from weft.node.devices import cpu_devices, cuda_devices, discover, machine_bytes
+from weft.node.holding import Holding
+from weft.node.kinds import Cpu, Cuda
+
+
+class Nvml:
+    """Two GPUs; `on` are the processes on each."""
+
+    def __init__(self, on: dict[int, list[int]], name: str | bytes = "NVIDIA A100-SXM4-40GB") -> None:
+        self._on = on
+        self._name = name
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetName(self, handle: int) -> str | bytes:  # noqa: N802
+        return self._name
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
+        return SimpleNamespace(total=40 << 30)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:  # noqa: N802
+        return [SimpleNamespace(pid=pid, usedGpuMemory=1 << 30) for pid in self._on.get(handle, [])]
+
+
+@pytest.mark.parametrize(
+    ("count", "cores", "expected"),
+    [
+        (None, [0, 1, 2], [(0,), (1,), (2,)]),
+        (2, [0, 1, 2, 3], [(0, 1), (2, 3)]),
+        (2, [4, 5, 8], [(4,), (5, 8)]),
+        (5, [0, 1], [(0,), (1,), (0,), (1,), (0,)]),
+    ],
+)
+def test_cores_are_shared_out_and_shared_where_there_are_too_few(
+    count: int | None, cores: list[int], expected: list[tuple[int, ...]]
+) -> None:
+    devices = cpu_devices(count, cores, memory_bytes=1000)
+    assert [device.cores for device in devices] == expected
+    assert {device.memory_bytes for device in devices} == {900 // len(expected)}
+    assert [device.index for device in devices] == list(range(len(expected)))
+
+
+def test_without_gpus_there_is_a_device_for_each_core_we_may_use() -> None:
+    devices = discover("", None)
+    assert [device.cores for device in devices] == [(core,) for core in sorted(os.sched_getaffinity(0))]
+    assert sum(device.memory_bytes for device in devices) <= machine_bytes() * 9 // 10
+
+
+@pytest.mark.parametrize(
+    ("groups", "file"),
+    [
+        ("0::/user/ours\n", "user/ours/memory.max"),
+        ("0::/user/ours\n", "user/memory.max"),
+        ("3:cpu:/x\n2:memory:/ours\n", "memory/ours/memory.limit_in_bytes"),
+    ],
+)
+def test_the_limit_of_a_control_group_around_us_counts_if_it_is_lower(tmp_path: Path, groups: str, file: str) -> None:
+    ours = tmp_path / "cgroup"
+    ours.write_text(groups)
+    unlimited = tmp_path / "memory.max"
+    unlimited.write_text("max\n")
+    assert machine_bytes(ours, tmp_path) == machine_bytes(ours, tmp_path / "none")
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("1048576\n")
+    assert machine_bytes(ours, tmp_path) == 1 << 20
+
+
+@pytest.mark.parametrize("text", ["tpu", "cpu=", "cpu=0", "cpu=-1", "cpu=x", "cpu=99999", "cuda=2", "cuda"])
+def test_a_text_that_chooses_no_devices_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(InputError) as refused:
+        discover(text, None)
+    assert "cpu=4" in refused.value.hint
+
+
+def test_gpus_come_first_and_a_strangers_process_blocks_one() -> None:
+    nvml: Any = Nvml({1: [os.getpid()]})
+    free, blocked = discover("", nvml)
+    assert free.to_json() == {
+        "index": 0,
+        "kind": "cuda",
+        "type": "A100",
+        "name": "NVIDIA A100-SXM4-40GB",
+        "memory_bytes": 40 << 30,
+        "cores": (),
+        "blocked_by": None,
+    }
+    assert blocked.blocked_by is not None
+    assert blocked.blocked_by.startswith(f"process {os.getpid()} (")
+    assert [device.blocked_by for device in cuda_devices(nvml, ours=[os.getpid()])] == [None, None]
+
+
+def test_a_process_that_cannot_be_seen_blocks_a_gpu_too() -> None:
+    assert cuda_devices(Nvml({0: [2**22 + 1]}))[0].blocked_by == "process 4194305, which cannot be seen from here"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("NVIDIA GeForce RTX 3090", "RTX 3090"), (b"Tesla V100-PCIE-16GB", "V100"), ("NVIDIA H100 80GB HBM3", "H100")],
+)
+def test_the_type_of_a_gpu_is_what_users_call_it(name: str | bytes, expected: str) -> None:
+    assert cuda_devices(Nvml({}, name))[0].type == expected
+
+
+def test_a_task_on_cores_has_a_thread_for_each_unless_it_wanted_fewer() -> None:
+    devices = cpu_devices(2, range(8), memory_bytes=1000)
+    assert Cpu().environment(devices, {}) == {"OMP_NUM_THREADS": "8", "OMP_WAIT_POLICY": "passive"}
+    assert Cpu().environment(devices[:1], {"OMP_NUM_THREADS": "8"})["OMP_NUM_THREADS"] == "4"
+    assert Cpu().environment(devices, {"OMP_NUM_THREADS": "2"})["OMP_NUM_THREADS"] == "2"
+
+
+def test_a_task_on_gpus_sees_only_its_own_and_its_memory_is_theirs() -> None:
+    nvml: Any = Nvml({0: [7, 8], 1: [7]})
+    devices = cuda_devices(nvml)
+    kind = Cuda(nvml)
+    assert kind.environment(devices[1:], {})["CUDA_VISIBLE_DEVICES"] == "1"
+    assert kind.held_bytes([7], devices) == 2 << 30
+    assert kind.limit_bytes(1 << 30) == 0
+    assert not kind.can_move
+
+
+@pytest.mark.parametrize(
+    ("held", "own", "needs", "can_checkpoint", "depth"),
+    [
+        (0, 40, 60, True, "gate"),
+        (0, 41, 60, True, "checkpoint"),
+        (0, 41, 60, False, "gate"),
+        (30, 20, 50, True, "gate"),
+        (31, 20, 50, True, "checkpoint"),
+        (0, 50, None, True, "gate"),
+        (0, 51, None, True, "checkpoint"),
+        (0, 0, 101, True, "checkpoint"),
+    ],
+)
+def test_a_pause_is_as_shallow_as_leaves_room(
+    held: int, own: int, needs: int | None, can_checkpoint: bool, depth: str
+) -> None:
+    assert depth_for(100, held, own, needs, can_checkpoint) == depth
+
+
+def test_devices_are_held_all_or_none_and_whoever_waits_is_woken() -> None:
+    woken: list[bool] = []
+    holding = Holding(lambda: woken.append(True))
+    assert holding.take(("1", 1), [0, 1])
+    assert holding.take(("1", 1), [0, 1])
+    assert not holding.take(("2", 1), [1, 2])
+    assert holding.take(("3", 1), [2])
+    holding.let_go(("1", 1))
+    assert woken == [True]
+    assert not holding.take(("2", 1), [1, 2])
+    holding.let_go(("3", 1))
+    assert holding.take(("2", 1), [1, 2])
+    holding.let_go(("4", 1))
+    assert woken == [True, True]
