@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.control.clock import Mark
-from weft.control.desk import Desk, Outcome
+from weft.control.desk import Desk
 from weft.control.fold import load_desk
 from weft.control.inputs import Cancel, Devices, Hello, Hold, Input, Release, Report, Submit, Tick
 from weft.control.models import JobRequest
 from weft.control.orders import Order
+from weft.control.outcome import Outcome
 from weft.control.record import Record
 from weft.control.store import Batch, Store
 from weft.core.snapshot import snapshot
@@ -281,7 +282,7 @@ class Office:
     def take_snapshot(self, keep_s: float = 30 * 86_400.0) -> None:
         """As the writer does between two instants."""
         self.store.put_snapshot(self.last_seq, self.now, snapshot(self.desk.scheduler.ledger), self.now - keep_s)
-        self.desk.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
+        self.desk.roster.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
 
     def check_disk(self) -> None:
         """What is on disk is what the living desk knows, in all that is to last."""
@@ -298,19 +299,21 @@ def lasting(desk: Desk) -> dict[str, Any]:
     return {
         "records": {record.id: _lasting(record) for record in desk.records.values()},
         "states": {job_id: desk.state(job_id) for job_id in desk.records},
-        "environments": desk.environments,
-        "number": desk._last_number,
+        "environments": desk.roster.environments,
+        "number": desk.roster.last_number,
         "floor": desk.floor.plain(),
-        "arrays": desk._arrays,
-        "dependents": {job_id: live for job_id, ids in desk._dependents.items() if (live := ids & desk.records.keys())},
-        "backing off": sorted(desk._backing_off),
-        "stopping": sorted(desk._stopping),
-        "boot": desk._boot_id,
+        "arrays": desk.roster.arrays,
+        "dependents": {
+            job_id: live for job_id, ids in desk.roster.dependents.items() if (live := ids & desk.records.keys())
+        },
+        "backing off": sorted(desk.roster.backing_off),
+        "stopping": sorted(desk.roster.stopping),
+        "boot": desk.boot_id,
     }
 
 
 def _lasting(record: Record) -> dict[str, Any]:
-    passing = ("phase", "pids", "metrics", "host_bytes", "can_checkpoint")
+    passing = ("pids", "metrics", "host_bytes", "can_checkpoint")
     ours = {name: getattr(record, name) for name in Record.__slots__ if name not in passing}
     if not record.is_alive:
         for name in ("devices", "granted_at", "attempt_started_at"):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from office import MACHINE, Node, Office, devices, request
 
-from weft.control.desk import Outcome
 from weft.control.inputs import (
     Cancel,
     ChangePolicy,
@@ -27,6 +26,7 @@ from weft.control.inputs import (
     Submit,
     Tick,
 )
+from weft.control.outcome import Outcome
 from weft.control.record import Ending, State
 from weft.core.errors import InputError, WeftError
 from weft.core.reasons import Code

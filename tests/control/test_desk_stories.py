@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from office import Open, devices, kinds, request
 
-from weft.control.ending import MOST_LOSSES
 from weft.control.inputs import Cancel, Release, Report, StopAll
 from weft.control.refusals import ConflictError, NotFoundError
+from weft.control.retrying import MOST_LOSSES
 from weft.core.errors import InputError
 
 

@@ -14,7 +14,7 @@ from office import BEGIN, batch_of, request
 
 from weft.control import store as stores
 from weft.control.clock import Mark
-from weft.control.desk import Outcome
+from weft.control.outcome import Outcome
 from weft.control.record import Record, State
 from weft.control.store import Batch, Fact, Store, StoreError, steps, upgrade
 from weft.core.errors import WeftError

@@ -108,15 +108,18 @@ def _as_they_are() -> _AsTheyAre:
 
 
 def _listen(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
+    """A socket that is there once somebody listens, its owner's from the first instant on."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177)  # the socket is its owner's from the first instant on
+    before = os.umask(0o177)
     try:
-        listening.bind(str(path))
+        listening.bind(str(draft))
     finally:
         os.umask(before)
     listening.listen(BACKLOG)
     listening.setblocking(False)
+    draft.replace(path)
     return listening
 
 

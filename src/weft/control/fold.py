@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.control.desk import Desk
+from weft.control.desk import Desk, Past
 from weft.control.floor import Floor
 from weft.control.record import record_of
+from weft.control.roster import Roster
 from weft.control.store import Store
 from weft.core.commands import Preempt, Start
 from weft.core.ledger import Ledger
@@ -41,18 +42,19 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
     live = {record.id for record in records}
     for record in records:
         record.awaits = set(record.request.get("awaits") or ()) & live
-    floor = store.setting("floor")
+    past = Past(
+        known=lambda wanted: known(store, wanted),
+        number_of=lambda request_id: _first(store.one("request", request_id)),
+        rates_hz=lambda name: _rates_hz(store, name),
+    )
+    environments = {row["digest"]: row["id"] for row in store.all("environments")}
     return Desk(
         scheduler,
-        known=lambda wanted: known(store, wanted),
-        records=records,
-        floor=_floor(floor),
-        last_number=_number(store),
-        environments={row["digest"]: row["id"] for row in store.all("environments")},
-        requests=lambda request_id: _first(store.one("request", request_id)),
-        rates=lambda name: _rates(store, name),
-        quotas=quotas,
-        boot_id=store.setting("boot id") or "",
+        past,
+        Roster(records, _number(store), environments),
+        _floor(store.setting("floor")),
+        quotas,
+        store.setting("boot id") or "",
     )
 
 
@@ -74,7 +76,7 @@ def known(store: Store, wanted: str) -> Sequence[tuple[str, str]]:
     return [(each["id"], each["state"]) for each in store.all("elements", int(wanted))]
 
 
-def _rates(store: Store, name: str) -> dict[str, float]:
+def _rates_hz(store: Store, name: str) -> dict[str, float]:
     """Steps a second of the last job of this name that succeeded, on whatever type it ran."""
     row = store.one("namesake", name)
     if row is None or not row["steps"] or not row["run_s"]:

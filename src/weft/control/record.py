@@ -12,16 +12,6 @@ from weft.core.value import value
 from weft.core.values import JobClass, JobSpec
 
 
-class Phase(StrEnum):
-    """What the node last said of the attempt, or was last told about it."""
-
-    NONE = ""
-    STARTING = "starting"
-    RUNNING = "running"
-    PAUSING = "pausing"
-    PAUSED = "paused"
-
-
 class State(StrEnum):
     """As people see it."""
 
@@ -60,7 +50,6 @@ class Record:
     attempt: int = 0
     is_alive: bool = False
     """An attempt was ordered, and the node has not said that it is gone."""
-    phase: Phase = Phase.NONE
     ending: Ending | None = None
     """How it will have ended, once the node says that its processes are gone: it was told to stop."""
     failures: int = 0
@@ -170,7 +159,6 @@ def record_of(row: Mapping[str, Any], attempt: Mapping[str, Any] | None) -> Reco
     if attempt is not None:
         record.devices = tuple(json.loads(attempt["devices"]))
         record.granted_at, record.attempt_started_at = attempt["granted_at"], attempt["started_at"]
-        record.phase = Phase.RUNNING if row["state"] == State.RUNNING else Phase.PAUSED
     return record
 
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.control.clock import Clock
-from weft.control.desk import Desk, Outcome
+from weft.control.desk import Desk
 from weft.control.inputs import Input, Tick
 from weft.control.orders import Order
+from weft.control.outcome import Outcome
 from weft.control.store import Batch, Store, StoreError
 from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot
@@ -113,7 +114,7 @@ class Writer:
         except StoreError as error:
             log.warning("no snapshot: %s", error)
         else:
-            self.desk.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
+            self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
         self._since_snapshot = 0
 
     async def _start_over(self, waiting: Sequence[tuple[Input, asyncio.Future[Any] | None]], error: StoreError) -> None:

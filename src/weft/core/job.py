@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from weft.core.commands import Allocation
-from weft.core.reasons import Reason
+from weft.core.reasons import Code, Reason
 from weft.core.transitions import PENDING, RUNNING, State
 from weft.core.values import JobSpec
 
@@ -75,6 +75,11 @@ class Job:
         self.state = state
         self.is_running = state is RUNNING
         self.is_waiting = state is PENDING
+
+    @property
+    def held_for(self) -> set[Code]:
+        """Why it is not to start yet; empty if nobody holds it."""
+        return {hold.code for hold in self.holds}
 
     def run_s(self, now: float) -> float:
         """How long it has held devices, all leases."""

@@ -116,7 +116,8 @@ class Tended:
     def is_started(self) -> bool:
         """The command runs, or has run. A shepherd that was killed may not have come to say so."""
         has_said_so = self._page is not None and self._page.words[layout.LAUNCHER_PID] != 0
-        return has_said_so or (self.pid != 0 and self.shepherd is not None and not self._lives(self.shepherd))
+        was_killed = self.pid != 0 and self.shepherd is not None and not self._lives(self.shepherd)
+        return has_said_so or (was_killed and not records.read_status(self.folder))
 
     @property
     def shepherd_pids(self) -> set[int]:

@@ -1,0 +1,95 @@
+"""What the policy decides, and what nodes are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.control.orders import Order, pause_order, run_order, stop_order
+from weft.control.record import Record
+from weft.core.commands import Allocation, Command, Preempt, Start, Stop, WakeAt
+from weft.core.plain import plain
+
+if TYPE_CHECKING:
+    from weft.control.desk import Desk
+
+
+def decide(desk: Desk, now: float) -> None:
+    try:
+        commands = desk.scheduler.decide(now)
+    except Exception as error:  # noqa: BLE001 - a policy may be anybody's; what happened must be written all the same
+        desk.policy_error = f"{type(error).__name__}: {error}"
+        return
+    desk.policy_error = ""
+    starts = [command for command in commands if isinstance(command, Start)]
+    for command in commands:
+        _carry_out(desk, command, starts, now)
+
+
+def launch(desk: Desk, record: Record, now: float) -> None:
+    """Its next attempt, on the devices it holds."""
+    record.attempt += 1
+    record.is_alive = True
+    record.granted_at, record.attempt_started_at = now, None
+    desk.out.attempts[record.id, record.attempt] = record.attempt_row()
+    desk.out.orders.append(_run(desk, record))
+
+
+def all_orders(desk: Desk) -> list[Order]:
+    """What a node must do that knows of nothing: whoever is not named here is to go."""
+    alive = [(record, desk.job(record.id)) for record in desk.records.values() if record.is_alive]
+    stops = [stop_order(record, job.generation) for record, job in alive if record.ending]
+    pauses = [
+        pause_order(record, job.generation, None) for record, job in alive if not record.ending and not job.is_running
+    ]
+    runs = [_run(desk, record) for record, job in alive if not record.ending and job.is_running]
+    return stops + pauses + runs
+
+
+def _carry_out(desk: Desk, command: Command, starts: Sequence[Start], now: float) -> None:
+    match command:
+        case WakeAt(time_s):
+            desk.wake_at = time_s
+        case Stop():
+            pass  # who cancels has seen to that
+        case Preempt():
+            _preempt(desk, command, starts)
+        case Start():
+            _start(desk, command, now)
+
+
+def _preempt(desk: Desk, command: Preempt, starts: Sequence[Start]) -> None:
+    record = desk.records[command.job_id]
+    if not record.ending:
+        record.preemptions += 1
+        needs_bytes = _needed_bytes(desk, desk.job(record.id).last_allocation, starts)
+        desk.out.orders.append(pause_order(record, command.generation, needs_bytes))
+    desk.note("Preempt", record.id, plain(command))
+
+
+def _start(desk: Desk, command: Start, now: float) -> None:
+    record = desk.records[command.job_id]
+    record.devices = tuple(map(desk.floor.name, desk.floor.held(desk.scheduler.ledger, command.allocation)))
+    if not record.is_alive:
+        launch(desk, record, now)
+    else:
+        desk.out.attempts[record.id, record.attempt] = record.attempt_row()
+        desk.out.orders += [] if record.ending else [_run(desk, record)]
+    desk.note("Start", record.id, plain(command))
+
+
+def _needed_bytes(desk: Desk, freed: Allocation, starts: Sequence[Start]) -> int | None:
+    """The memory that those who get these devices have declared; None if one of them has not."""
+    total = 0
+    for start in starts:
+        if any(node == other and mask & theirs for node, mask in freed for other, theirs in start.allocation):
+            declared = desk.job(start.job_id).spec.memory_bytes
+            if declared is None:
+                return None
+            total += declared
+    return total
+
+
+def _run(desk: Desk, record: Record) -> Order:
+    job = desk.job(record.id)
+    return run_order(record, job.generation, desk.floor.held(desk.scheduler.ledger, job.allocation))

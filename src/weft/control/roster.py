@@ -1,0 +1,72 @@
+"""The live jobs as control knows them, and who among them belongs together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+
+from weft.control.record import Record
+
+
+class Roster:
+    def __init__(
+        self,
+        records: Iterable[Record] = (),
+        last_number: int = 0,
+        environments: Mapping[str, int] | None = None,
+    ) -> None:
+        self.records: dict[str, Record] = {}
+        self.arrays: dict[int, dict[str, None]] = {}
+        """Of each array, its live elements in order."""
+        self.dependents: dict[str, set[str]] = {}
+        """Who comes after a job."""
+        self.backing_off: dict[str, Record] = {}
+        self.stopping: dict[str, Record] = {}
+        """Who was told to end."""
+        self.last_number = last_number
+        self.environments = dict(environments or {})
+        """Where each is kept, by what is in it."""
+        for record in records:
+            self.add(record)
+
+    def new_number(self) -> int:
+        self.last_number += 1
+        return self.last_number
+
+    def add(self, record: Record) -> None:
+        self.records[record.id] = record
+        if record.not_before is not None:
+            self.backing_off[record.id] = record
+        if record.ending is not None:
+            self.stopping[record.id] = record
+        if record.array_index is not None:
+            self.arrays.setdefault(record.number, {})[record.id] = None
+        for awaited in record.awaits:
+            self.dependents.setdefault(awaited, set()).add(record.id)
+
+    def remove(self, record: Record) -> None:
+        """Those who come after it are still to be told."""
+        del self.records[record.id]
+        self.backing_off.pop(record.id, None)
+        self.stopping.pop(record.id, None)
+        if record.array_index is not None:
+            elements = self.arrays[record.number]
+            del elements[record.id]
+            if not elements:
+                del self.arrays[record.number]
+
+    def live(self, wanted: str) -> list[str]:
+        """The live jobs that an id or an array's number stands for; none, if there are none."""
+        if wanted in self.records:
+            return [wanted]
+        return list(self.arrays.get(int(wanted), ())) if wanted.isdecimal() else []
+
+    def keep(self, env: Mapping[str, str]) -> tuple[int, tuple[int, str, str] | None]:
+        """Where an environment is kept, and the row to be written if it is a new one."""
+        body = json.dumps(dict(env), sort_keys=True)
+        digest = sha256(body.encode()).hexdigest()
+        if digest in self.environments:
+            return self.environments[digest], None
+        number = self.environments[digest] = max(self.environments.values(), default=0) + 1
+        return number, (number, digest, body)

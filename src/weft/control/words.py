@@ -1,0 +1,111 @@
+"""What nodes say: that they are there, with which devices, and what became of attempts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from weft.control.decisions import launch
+from weft.control.endings import end
+from weft.control.floor import Floor
+from weft.control.inputs import Devices, Hello, Report
+from weft.control.record import Ending, Record
+from weft.control.retrying import ending_of
+from weft.core.events import DevicesBlocked, Held, Lost, NodeJoined, NodeLost, Progressed
+from weft.core.reasons import Code, Reason
+
+if TYPE_CHECKING:
+    from weft.control.desk import Desk
+
+REBOOTED = "the machine was started anew"
+
+
+def hello(desk: Desk, word: Hello, now: float) -> None:
+    """It may have forgotten everything, and is told everything, with what this instant brings."""
+    desk.must_tell_all = True
+    if word.boot_id != desk.boot_id:
+        desk.out.settings.append(("boot id", word.boot_id))
+        for record in [record for record in desk.records.values() if record.is_alive and desk.boot_id]:
+            report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED}), now)
+        desk.boot_id = word.boot_id
+    _furnish(desk, Floor(word.node, word.devices), now)
+
+
+def devices(desk: Desk, word: Devices, now: float) -> None:
+    _furnish(desk, Floor(desk.floor.machine, word.devices), now)
+
+
+def block(desk: Desk, now: float) -> None:
+    """Devices that somebody else uses are not for us, as soon as no job of ours is on them."""
+    ledger = desk.scheduler.ledger
+    for name, mask in desk.floor.blocked_masks().items():
+        at = next(i for i, node in enumerate(ledger.nodes) if node.name == name and ledger.is_present[i])
+        if mask & (ledger.free_masks[at] | ledger.blocked_masks[at]) != ledger.blocked_masks[at]:
+            desk.tell(DevicesBlocked(name, mask), now)
+
+
+def report(desk: Desk, word: Report, now: float) -> None:
+    record = desk.records.get(word.job_id)
+    if record is None or not record.is_alive or record.attempt != word.attempt:
+        return  # late, or said twice
+    body = {key: value for key, value in word.body.items() if key != "progress"}
+    desk.note("Reported", record.id, {"what": word.what, "attempt": word.attempt, **body})
+    match word.what:
+        case "started":
+            record.pids = tuple(word.body.get("pids", ()))
+            record.attempt_started_at = record.attempt_started_at or now
+            record.started_at = record.started_at or now
+            desk.out.attempts[record.id, record.attempt] = record.attempt_row()
+        case "paused":
+            _progress(desk, record, int(word.body["step"]), now)
+        case "left" if record.ending is None:
+            _progress(desk, record, int(word.body["step"]), now)
+            _gone(desk, record, "left", None, now)
+            if desk.job(record.id).is_running:
+                launch(desk, record, now)
+        case "ended" | "lost" | "left":
+            _ended(desk, record, word, now)
+
+
+def _furnish(desk: Desk, floor: Floor, now: float) -> None:
+    before, desk.floor = desk.floor, floor
+    if not before.is_same_hardware(floor):
+        desk.must_tell_all = True  # who ran may have lost its devices, or have others now
+        desk.touched |= dict.fromkeys(desk.scheduler.ledger.running)
+        for node in before.nodes:
+            desk.tell(NodeLost(node.name), now)
+        for node in floor.nodes:
+            desk.tell(NodeJoined(node), now)
+    desk.out.settings.append(("floor", json.dumps(floor.plain())))
+
+
+def _progress(desk: Desk, record: Record, step: int, now: float) -> None:
+    record.steps = step or record.steps  # an attempt that was paused before it began has made none
+    if step and record.request.get("steps"):
+        desk.tell(Progressed(record.id, desk.job(record.id).generation, float(step)), now)
+
+
+def _ended(desk: Desk, record: Record, word: Report, now: float) -> None:
+    exit_code = word.body.get("exit_code")
+    record.note(word.body.get("progress") or {})
+    _gone(desk, record, word.what, exit_code, now)
+    ending = record.ending or ending_of(record, word.what, exit_code, str(word.body.get("message", "")))
+    if ending.retry_in_s is None:
+        end(desk, record, ending, now)
+    else:
+        record.failures += word.what == "ended"
+        record.losses += word.what == "lost"
+        _try_again(desk, record, ending, ending.retry_in_s, now)
+
+
+def _try_again(desk: Desk, record: Record, ending: Ending, in_s: float, now: float) -> None:
+    desk.tell(Lost(record.id, desk.job(record.id).generation), now)
+    desk.tell(Held(record.id, Reason(Code.BACKING_OFF, (record.attempt, ending.reason, f"{in_s:g}"))), now)
+    record.not_before = now + in_s
+    desk.roster.backing_off[record.id] = record
+
+
+def _gone(desk: Desk, record: Record, outcome: str, exit_code: int | None, now: float) -> None:
+    record.is_alive, record.pids = False, ()
+    row = record.attempt_row(ended_at=now, outcome=outcome, exit_code=exit_code)
+    desk.out.attempts[record.id, record.attempt] = row
