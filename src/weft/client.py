@@ -232,7 +232,8 @@ class Client:
         if found.state in ("T", "t"):
             return UnreachableError(f"the daemon (process {text}) is stopped", f"let it go on: kill -CONT {text}")
         hint = f"see {self.home.daemon_log}; if it hangs: kill -9 {text}, then weft up; no job is lost"
-        return UnreachableError(f"the daemon (process {text}) did not answer within {self.timeout_s:g} s", hint)
+        what = f"the daemon (process {text}) did not answer within {self.timeout_s:g} s"
+        return UnreachableError(f"{what}; it may yet do what it was asked", hint)
 
 
 def _checked(status: int, body: bytes) -> Any:

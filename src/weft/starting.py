@@ -22,7 +22,7 @@ AS_USUAL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal
 
 
 def daemon_command(policy: str | None, devices: str | None) -> list[str]:
-    words = [sys.executable, "-m", "weft.control.daemon"]
+    words = [sys.executable, "-P", "-m", "weft.control.daemon"]  # -P: nothing from the folder we are in
     return words + (["--policy", policy] if policy else []) + (["--devices", devices] if devices else [])
 
 

@@ -268,7 +268,7 @@ class Office:
 
     def states(self) -> dict[str, str]:
         """Of all jobs there have been, live ones as the living desk has them."""
-        ended = {row["id"]: row["state"] for row in self.store.all("ended_jobs", 1_000_000)}
+        ended = {row["id"]: row["state"] for row in self.store.all("ended_jobs", None, None, 1_000_000)}
         live = {job_id: str(self.desk.state(job_id)) for job_id in self.desk.records}
         assert not ended.keys() & live.keys()
         return dict(sorted((ended | live).items()))
@@ -313,7 +313,7 @@ def lasting(desk: Desk) -> dict[str, Any]:
 
 
 def _lasting(record: Record) -> dict[str, Any]:
-    passing = ("pids", "metrics", "host_bytes", "can_checkpoint")
+    passing = ("pids", "metrics", "host_bytes")
     ours = {name: getattr(record, name) for name in Record.__slots__ if name not in passing}
     if not record.is_alive:
         for name in ("devices", "granted_at", "attempt_started_at"):

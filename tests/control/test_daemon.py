@@ -201,3 +201,10 @@ def test_the_lock_is_its_holders_until_the_end(tmp_path: Path) -> None:
         with pytest.raises(LockedError, match=f"as process {os.getpid()}"), taken_lock(path):
             pass
     assert holder_of(path) is None
+
+
+def test_a_daemon_whose_sockets_were_removed_listens_anew(home: Home) -> None:
+    with daemon(home, []):
+        home.socket.unlink()
+        wait_until(home.socket.exists, "it listens anew")
+        assert ask(home, "GET", "/v1/health")[0] == 200

@@ -78,16 +78,21 @@ def test_a_flag_goes_before_a_variable_and_that_before_the_file(tmp_path: Path) 
 
 
 def test_a_policy_changed_while_weft_ran_stays_until_somebody_says_otherwise(tmp_path: Path) -> None:
-    from weft.control.daemon import chosen
+    from weft.control.daemon import chosen_policy
     from weft.control.store import Store
 
     store = Store(tmp_path / "weft.db")
     filed = Settings(policy="fifo")
-    assert chosen(store, filed, filed).policy == "fifo"
+    assert chosen_policy(store, filed, filed).label == "fifo"
     store.put_settings([("policy", "srtf")])  # as PUT /v1/policy does
-    assert chosen(store, filed, filed).policy == "srtf"
-    assert chosen(store, Settings(policy="las"), filed).policy == "las", "a flag"
-    assert chosen(store, filed, filed).policy == "las"
+    assert chosen_policy(store, filed, filed).label == "srtf"
+    assert chosen_policy(store, Settings(policy="las"), filed).label == "las", "a flag"
+    assert chosen_policy(store, filed, filed).label == "las"
     changed = Settings(policy="fair")
-    assert chosen(store, changed, changed).policy == "fair", "a new weft.toml"
+    assert chosen_policy(store, changed, changed).label == "fair", "a new weft.toml"
+    with pytest.raises(InputError, match="unknown policy"):
+        chosen_policy(store, Settings(policy="typo"), changed)
+    assert chosen_policy(store, changed, changed).label == "fair", "what could not be chosen is not remembered"
+    store.put_settings([("policy", "gone.py:Mine")])
+    assert chosen_policy(store, changed, changed).label == "fair", "a file of one's own that has gone"
     store.close()

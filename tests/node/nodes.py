@@ -200,7 +200,8 @@ class Node:
         about = {"type": "run", "job": job, "attempt": attempt, "generation": generation}
         return {**about, "devices": list(on), "launch": launch}
 
-    def order(self, kind: str, job: str = "1", attempt: int = 1, generation: int = 2, **more: Any) -> None:
+    def order(self, kind: str, job: str = "1", attempt: int = 1, generation: int = 1, **more: Any) -> None:
+        """As the daemon does: of the generation of the run that it is about."""
         about = {"type": kind, "job": job, "attempt": attempt, "generation": generation}
         self.daemon.send({**about, **more})
 

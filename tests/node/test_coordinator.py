@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from nodes import COORDINATOR, Node, lives
 
 from waiting import PATIENCE_S, wait_until
+from weft.node.link import FAILED_S
 
 UNTIL_TOLD = "while [ ! -e {} ]; do sleep 0.01; done; "
 DAEMONISED = (  # a double fork, a session of its own, another environment, and nothing open
@@ -60,7 +62,7 @@ def test_after_the_acknowledgement_only_the_output_stays(node: Node) -> None:
     node.daemon.send(node.run_order("echo", "out"))
     node.daemon.end()
     wait_until(lambda: not (node.home.job("1") / "attempts").exists(), "the records are removed")
-    assert sorted(each.name for each in node.home.job("1").iterdir()) == ["checkpoints", "task-0.log"]
+    assert sorted(each.name for each in node.home.job("1").iterdir()) == ["task-0.log"]
     wait_until(lambda: sorted(each.name for each in node.run.iterdir()) == ["node.sock"], "the page is removed")
 
 
@@ -161,7 +163,7 @@ def test_an_order_that_is_repeated_does_nothing_twice(node: Node) -> None:
     node.daemon.next("started")
     for _ in range(3):
         node.daemon.send(node.run_order("sh", "-c", "echo once; sleep 1000", generation=2))
-        node.order("stop", generation=3)
+        node.order("stop", generation=2)
     assert node.daemon.end()["exit_code"] == 128 + 15
     assert node.output() == "once\n"
     assert [report["what"] for report in node.daemon.reports] == ["started", "ended"]
@@ -205,7 +207,7 @@ def test_a_job_that_waits_for_a_device_can_be_stopped_and_put_off(node: Node) ->
     node.daemon.send(node.run_order("true", job="2"))
     node.order("pause", job="2", needs_bytes=None)
     assert node.daemon.next("paused", "2")["reason"] == "it had not been started"
-    node.order("stop", job="2", generation=3)
+    node.order("stop", job="2")
     end = node.daemon.end("2")
     assert (end["exit_code"], end["message"]) == (143, "stopped before its command was started")
 
@@ -213,7 +215,33 @@ def test_a_job_that_waits_for_a_device_can_be_stopped_and_put_off(node: Node) ->
 def test_what_is_asked_of_an_attempt_that_is_not_here_is_answered(node: Node) -> None:
     node.order("stop")
     end = node.daemon.end()
-    assert (end["what"], end["message"]) == ("lost", "nothing of it is on this node")
+    assert (end["what"], end["message"], end["never"]) == ("lost", "nothing of it is on this node", True)
+
+
+def test_a_job_that_is_put_off_after_its_launch_failed_holds_no_device(node: Node) -> None:
+    in_the_way = node.home.checkpoints("1")
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.touch()
+    node.daemon.send(node.run_order("true"))
+    wait_until(lambda: "trying again" in node.home.node_log.read_text(), "the launch fails")
+    node.order("pause", needs_bytes=None)
+    node.daemon.next("paused")
+    node.daemon.send(node.run_order("true", job="2"))
+    assert node.daemon.end("2")["exit_code"] == 0
+
+
+def test_an_order_that_cannot_be_followed_is_asked_for_again_and_holds_up_no_other(node: Node) -> None:
+    loop = node.home.job("1") / "attempts"
+    loop.parent.mkdir(parents=True)
+    loop.symlink_to(loop)  # its records cannot be read
+    node.daemon.on_hello = lambda: [node.run_order("true"), node.run_order("true", job="2", on=(1,))]
+    began_s = time.monotonic()
+    node.daemon.hang_up()
+    assert node.daemon.end("2")["exit_code"] == 0
+    wait_until(lambda: len(node.daemon.hellos) == 3, "it says hello again")
+    assert time.monotonic() - began_s > FAILED_S
+    loop.unlink()
+    assert node.daemon.end()["exit_code"] == 0
 
 
 def test_what_the_daemon_does_not_know_is_ended(node: Node) -> None:

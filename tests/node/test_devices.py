@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,16 +18,25 @@ from weft.node.kinds import Cpu, Cuda
 
 
 class Nvml:
-    """Two GPUs; `on` are the processes on each."""
+    """Two GPUs; `on` are the processes on each, and for those in `silent` the driver does not answer."""
+
+    class NVMLError(Exception):
+        pass
 
     def __init__(self, on: dict[int, list[int]], name: str | bytes = "NVIDIA A100-SXM4-40GB") -> None:
         self._on = on
         self._name = name
+        self.silent: set[int] = set()
+        self.is_silent = False
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        if self.is_silent:
+            raise self.NVMLError("Unknown Error")
         return 2
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        if self.is_silent or index in self.silent:
+            raise self.NVMLError("GPU is lost")
         return index
 
     def nvmlDeviceGetName(self, handle: int) -> str | bytes:  # noqa: N802
@@ -108,6 +118,27 @@ def test_gpus_come_first_and_a_strangers_process_blocks_one() -> None:
 
 def test_a_process_that_cannot_be_seen_blocks_a_gpu_too() -> None:
     assert cuda_devices(Nvml({0: [2**22 + 1]}))[0].blocked_by == "process 4194305, which cannot be seen from here"
+
+
+def test_a_gpu_for_which_the_driver_does_not_answer_is_blocked_until_it_does() -> None:
+    nvml: Any = Nvml({1: [7]})
+    kind, devices = Cuda(nvml), cuda_devices(nvml, ours=[7])
+    nvml.silent = {1}
+    looked_at = kind.looked_at(devices, lambda: [7])
+    assert looked_at == [devices[0], replace(devices[1], blocked_by="the driver does not answer for it")]
+    assert kind.held_bytes([7], devices) == 0
+    assert cuda_devices(nvml)[1].blocked_by == "the driver does not answer for it"
+    nvml.is_silent = True
+    assert {each.blocked_by for each in kind.looked_at(devices, list)} == {"the driver does not answer for it"}
+    nvml.is_silent, nvml.silent = False, set()
+    assert kind.looked_at(looked_at, lambda: [7]) == devices
+
+
+def test_a_driver_that_fails_as_a_whole_is_as_if_there_were_none(caplog: pytest.LogCaptureFixture) -> None:
+    nvml: Any = Nvml({})
+    nvml.is_silent = True
+    assert {device.kind for device in discover("", nvml)} == {"cpu"}
+    assert "the driver of the GPUs does not answer: Unknown Error" in caplog.text
 
 
 @pytest.mark.parametrize(

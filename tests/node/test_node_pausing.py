@@ -48,7 +48,8 @@ def steps(node: Node) -> int:
     return int(jobs.get("1", {}).get("step", 0))
 
 
-def pause(node: Node, generation: int = 2, needs_bytes: int | None = ROOMY) -> None:
+def pause(node: Node, generation: int = 1, needs_bytes: int | None = ROOMY) -> None:
+    """Of the generation of the run, as the daemon does."""
     order = {"type": "pause", "job": "1", "attempt": 1, "generation": generation, "needs_bytes": needs_bytes}
     node.want(order)
 
@@ -73,7 +74,7 @@ def test_a_paused_job_frees_its_device_and_goes_on_on_another_with_all_its_threa
     assert paused["step"] > 0
     node.daemon.send(node.run_order("sleep", "1000", job="2"))
     node.daemon.next("started", "2")
-    node.want(stepping(node, generation=3, on=(1,)))
+    node.want(stepping(node, generation=2, on=(1,)))
     assert node.daemon.next("resumed")["devices"] == [1]
     assert cores_of(pid) == {cores[1]}
     (node.folder / "over").touch()
@@ -90,7 +91,7 @@ def test_a_job_without_steps_is_stopped_where_it_is_with_what_left_its_session(n
     pause(node)
     assert node.daemon.next("paused")["how"] == "stopped"
     assert [state_of(each) for each in (pid, int(stray.read_text()))] == ["T", "T"]
-    node.want(node.run_order("", generation=3))
+    node.want(node.run_order("", generation=2))
     node.daemon.next("resumed")
     over.touch()
     assert node.daemon.end()["exit_code"] == 4
@@ -104,7 +105,7 @@ def test_a_job_that_can_leaves_with_a_checkpoint_when_there_is_no_room_for_it(no
     assert left["step"] > 0
     assert not node.alive()
     (node.folder / "over").touch()
-    node.daemon.send(stepping(node, RESUMABLE, attempt=2, generation=3))
+    node.daemon.send(stepping(node, RESUMABLE, attempt=2, generation=2))
     wait_until(lambda: len(node.daemon.all("ended")) == 1, "the next attempt ends")
     assert node.output().splitlines() == ["from 0", f"from {left['step']}"]
 
@@ -125,23 +126,55 @@ def test_a_paused_job_survives_its_coordinator_and_is_paused_for_the_next(node: 
     wait_until(lambda: bool(steps(node)) or (not has_steps and bool(node.daemon.all("started"))), "it runs")
     pause(node)
     first = node.daemon.next("paused")
-    hello = node.restart({"type": "pause", "job": "1", "attempt": 1, "generation": 2, "needs_bytes": ROOMY})
-    assert hello["attempts"] == [{"job": "1", "attempt": 1, "generation": 2, "state": "paused"}]
+    hello = node.restart({"type": "pause", "job": "1", "attempt": 1, "generation": 1, "needs_bytes": ROOMY})
+    assert hello["attempts"] == [{"job": "1", "attempt": 1, "generation": 1, "state": "paused"}]
     second = node.daemon.next("paused", after=1)
     assert [second[key] for key in ("how", "depth", "step")] == [first[key] for key in ("how", "depth", "step")]
     node.daemon.send(node.run_order("true", job="2"))
     assert node.daemon.end("2")["exit_code"] == 0
-    node.want({**order, "generation": 3})
+    node.want({**order, "generation": 2})
     node.daemon.next("resumed")
     over.touch()
     assert node.daemon.end()["exit_code"] == 4
+
+
+def test_a_gang_that_can_leaves_as_a_whole(node: Node) -> None:
+    one_leaves_late = "import atexit, os, time; atexit.register(time.sleep, 0.3 * int(os.environ['RANK']))"
+    begin(node, stepping(node, one_leaves_late + RESUMABLE, on=(0, 1), tasks=2))
+    pause(node, needs_bytes=TIGHT)
+    left = node.daemon.end()
+    assert left["what"] == "left"
+    (node.folder / "over").touch()
+    node.daemon.send(stepping(node, RESUMABLE, attempt=2, generation=2, on=(0, 1), tasks=2))
+    wait_until(lambda: len(node.daemon.all("ended")) == 1, "the next attempt ends")
+    said = [node.output(task=rank).splitlines() for rank in (0, 1)]
+    assert [first for first, _ in said] == ["from 0", "from 0"]
+    assert max(int(again.split()[1]) for _, again in said) == left["step"]
+    assert "from 0" not in [again for _, again in said]
+
+
+def test_a_pause_is_answered_once_for_each_lease(node: Node) -> None:
+    order = stepping(node)
+    begin(node, order)
+    for generation in (1, 2):
+        for _ in range(3):
+            pause(node, generation)
+        paused = node.daemon.next("paused", after=generation - 1)
+        pause(node, generation)
+        assert paused["generation"] == generation
+        for _ in range(3):
+            node.want({**order, "generation": generation + 1})
+        assert node.daemon.next("resumed", after=generation - 1)["generation"] == generation + 1
+    (node.folder / "over").touch()
+    assert node.daemon.end()["exit_code"] == 4
+    assert [each["what"] for each in node.daemon.reports] == ["started", *(2 * ["paused", "resumed"]), "ended"]
 
 
 def test_a_paused_job_can_be_stopped(node: Node) -> None:
     begin(node, stepping(node))
     pause(node)
     node.daemon.next("paused")
-    node.order("stop", generation=3)
+    node.order("stop")
     assert node.daemon.end()["exit_code"] == 128 + 15
 
 
@@ -151,15 +184,15 @@ def test_a_stop_does_not_wait_for_a_pause(node: Node) -> None:
     node.daemon.next("started")
     pause(node)
     wait_until(lambda: "pausing" in str(node.daemon.progress[-1:]), "it is being paused")
-    node.order("stop", generation=3)
+    node.order("stop")
     assert node.daemon.end()["exit_code"] == 128 + 15
 
 
 def test_a_pause_that_is_taken_back_before_the_job_runs_leaves_it_running(node: Node) -> None:
     order = stepping(node)
     node.daemon.send(order)
-    node.order("pause", generation=2, needs_bytes=ROOMY)
-    node.want({**order, "generation": 3})
+    node.order("pause", needs_bytes=ROOMY)
+    node.want({**order, "generation": 2})
     wait_until(lambda: steps(node) > 0, "it steps")
     (node.folder / "over").touch()
     assert node.daemon.end()["exit_code"] == 4
@@ -173,7 +206,7 @@ def test_a_gang_pauses_as_a_whole(node: Node) -> None:
     assert node.daemon.next("paused")["how"] == "boundary"
     node.daemon.send(node.run_order("true", job="2", on=(0,)))
     assert node.daemon.end("2")["exit_code"] == 0
-    node.want({**order, "generation": 3, "devices": [1, 0]})
+    node.want({**order, "generation": 2, "devices": [1, 0]})
     node.daemon.next("resumed")
     cores = [frozenset(device["cores"]) for device in node.daemon.hellos[0]["devices"]]
     assert [cores_of(pid) for pid in pids] == [{cores[1]}, {cores[0]}]

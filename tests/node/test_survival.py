@@ -16,6 +16,7 @@ from nodes import FINAL, Node, a_node, lives
 
 from waiting import state_of, wait_until
 from weft.node import coordinator, tending
+from weft.runtime import layout
 
 STEPS = """
 import os, sys, time, weft
@@ -54,9 +55,9 @@ def through_a_pause(node: Node) -> None:
     command = (sys.executable, "-c", STEPS, str(over))
     node.want(node.run_order(*command))
     node.wait_until(lambda: "begun" in node.output() or bool(ends(node)), "it runs")
-    node.want({"type": "pause", "job": "1", "attempt": 1, "generation": 2, "needs_bytes": 0})
+    node.want({"type": "pause", "job": "1", "attempt": 1, "generation": 1, "needs_bytes": 0})
     node.wait_until(lambda: bool(node.daemon.all("paused") or ends(node)), "it pauses")
-    node.want(node.run_order(*command, generation=3, on=(1,)))
+    node.want(node.run_order(*command, generation=2, on=(1,)))
     node.wait_until(lambda: bool(node.daemon.all("resumed") or has_hello_running(node) or ends(node)), "it goes on")
     over.touch()
     node.wait_until(lambda: bool(ends(node)), "it ends")
@@ -71,7 +72,7 @@ def has_hello_running(node: Node) -> bool:
 def through_a_stop(node: Node) -> None:
     node.want(node.run_order("sh", "-c", "echo begun; while :; do sleep 0.01; done"))
     node.wait_until(lambda: "begun" in node.output(), "it runs")
-    node.want({"type": "stop", "job": "1", "attempt": 1, "generation": 2})
+    node.want({"type": "stop", "job": "1", "attempt": 1, "generation": 1})
     node.wait_until(lambda: bool(ends(node)), "it ends")
 
 
@@ -181,6 +182,71 @@ def test_an_attempt_from_before_the_machine_was_started_anew_is_lost(node: Node)
     record.write_text(record.read_text().replace(boot_id, "an-earlier-one"))
     node.restart(order)
     assert node.daemon.end()["message"] == "the machine was started anew while it ran"
+
+
+def test_what_ended_before_the_machine_was_started_anew_has_its_right_status_and_both_are_in_the_hello(
+    node: Node,
+) -> None:
+    node.daemon.acknowledges = lambda report: False
+    orders = [node.run_order("sh", "-c", "exit 4"), node.run_order("sleep", "1000", job="2", on=(1,))]
+    for order in orders:
+        node.daemon.send(order)
+    node.daemon.end()
+    node.daemon.next("started", "2")
+    node.kill()
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    for job in ("1", "2"):
+        record = node.home.task(job, 1, 0).parent / "attempt.json"
+        record.write_text(record.read_text().replace(boot_id, "an-earlier-one"))
+    node.daemon.reports.clear()
+    hello = node.restart(*orders)
+    assert {(each["job"], each["attempt"]) for each in hello["attempts"]} == {("1", 1), ("2", 1)}
+    assert node.daemon.end()["exit_code"] == 4
+    assert node.daemon.end("2")["what"] == "lost"
+
+
+def test_an_attempt_that_cannot_be_adopted_yet_is_in_the_hello(node: Node) -> None:
+    node.kill()
+    folder = node.home.job("1") / "attempts" / "1"
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(folder)  # its record cannot be read
+    hello = node.restart()
+    assert [(each["job"], each["attempt"]) for each in hello["attempts"]] == [("1", 1)]
+
+
+@pytest.mark.parametrize("is_of_a_gang", [False, True])
+def test_an_attempt_whose_page_cannot_be_read_is_lost_and_no_other_is(node: Node, is_of_a_gang: bool) -> None:
+    over, tasks = node.folder / "over", 2 if is_of_a_gang else 1
+    orders = [
+        node.run_order("sleep", "1000", tasks=tasks),
+        node.run_order("sh", "-c", f"{UNTIL_TOLD.format(over)} exit 4", job="2", on=(1,)),
+    ]
+    for order in orders:
+        node.daemon.send(order)
+        node.daemon.next("started", order["job"])
+    node.kill()
+    page = node.run / f"1.1.{tasks - 1}.page"
+    with page.open("r+b") as file:
+        file.seek(8 * layout.VERSION)
+        file.write((99).to_bytes(8, "little"))
+    node.restart(*orders)
+    lost = node.daemon.end()
+    assert lost["what"] == "lost"
+    assert lost["message"] == f"{page} is a control page of version 99; this weft knows {layout.PAGE_VERSION}"
+    assert all(f"{node.run}/1." not in Path(f"/proc/{pid}/environ").read_text() for pid in node.alive())
+    over.touch()
+    assert node.daemon.end("2")["exit_code"] == 4
+    wait_until(lambda: not page.exists(), "the page is removed")
+
+
+def test_a_job_whose_page_was_removed_is_lost_when_it_is_to_pause(node: Node) -> None:
+    node.daemon.send(node.run_order("sleep", "1000"))
+    node.daemon.next("started")
+    (node.run / "1.1.0.page").unlink()
+    node.order("pause", needs_bytes=0)
+    end = node.daemon.end()
+    assert (end["what"], "1.1.0.page" in end["message"]) == ("lost", True)
+    assert not node.alive()
 
 
 def test_a_gang_whose_one_shepherd_is_killed_after_a_restart_is_lost_as_a_whole(node: Node) -> None:

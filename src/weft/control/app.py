@@ -20,13 +20,23 @@ from weft.control import answers
 from weft.control.house import House
 from weft.control.inputs import Cancel, Hold, Release, Submit
 from weft.control.models import JobId, JobRequest, PolicyName, Shutdown
+from weft.control.record import State
 from weft.control.refusals import ConflictError, NotFoundError
 from weft.control.store import StoreError
-from weft.control.views import Json, nodes_json
+from weft.control.views import Json, iso, nodes_json
 from weft.control.why import event_in_words, why_ended, why_live, with_estimate
+from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
 
-CODES = ((NotFoundError, 404), (ConflictError, 409), (InputError, 400), (StoreError, 507), (WeftError, 500))
+CODES = (
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (InputError, 400),
+    (StoreError, 507),
+    (LeavingError, 503),
+    (WeftError, 500),
+)
+ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 PIECE_BYTES = 1 << 16
 LOOK_EVERY_S = 0.1
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -45,7 +55,7 @@ class Plain(JSONResponse):
     """JSON in plain ASCII: names of files may hold bytes that are no text."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content).encode("ascii")
+        return json.dumps(content, allow_nan=False).encode("ascii")
 
 
 def make_app(house: House) -> FastAPI:
@@ -82,15 +92,14 @@ def _jobs(app: FastAPI, house: House) -> None:
         limit: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
     ) -> Response:
         async with house.settled:
-            found = [house.live(record) for record in house.desk.records.values()]
-            if all or state:
-                found += [house.views.ended(row) for row in reversed(house.store.all("ended_jobs", limit))]
-        wanted = [job for job in found if _fits(job, state, name)]
-        return Plain({"jobs": wanted[:limit]})
+            live = [house.live(record) for record in house.desk.records.values()]
+            ended = house.store.all("ended_jobs", state, name, limit) if all or state in ENDED else []
+        found = [job for job in live if state in (None, job["state"]) and name in (None, job["name"])]
+        return Plain({"jobs": [*found, *(house.views.ended(row) for row in reversed(ended))][:limit]})
 
     @app.get("/v1/history", response_model=answers.Jobs)
     async def history(limit: Annotated[int, Query(ge=1, le=1_000_000)] = 100) -> Response:
-        return Plain({"jobs": [house.views.ended(row) for row in house.store.all("ended_jobs", limit)]})
+        return Plain({"jobs": [house.views.ended(row) for row in house.store.all("ended_jobs", None, None, limit)]})
 
 
 def _one_job(app: FastAPI, house: House) -> None:
@@ -126,7 +135,7 @@ def _one_job(app: FastAPI, house: House) -> None:
             house.job(job_id)
         rows = [(row["at"], row["kind"], json.loads(row["body"])) for row in house.store.all("log_of_job", job_id)]
         told = [(at, kind, event_in_words(kind, body)) for at, kind, body in rows]
-        return Plain({"events": [{"at": house.iso(at), "what": kind, "text": text} for at, kind, text in told if text]})
+        return Plain({"events": [{"at": iso(at), "what": kind, "text": text} for at, kind, text in told if text]})
 
     @app.get("/v1/jobs/{job_id}/logs", response_class=StreamingResponse)
     async def logs(
@@ -204,10 +213,6 @@ async def _pieces(house: House, job_id: str, path: Path, offset: int, follow: bo
         if is_over or not follow:
             return
         await asyncio.sleep(LOOK_EVERY_S)
-
-
-def _fits(job: Json, state: str | None, name: str | None) -> bool:
-    return (state is None or job["state"] == state) and (name is None or job["name"] == name)
 
 
 async def _say_error(request: Request, error: Exception) -> Response:

@@ -11,7 +11,6 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
@@ -28,19 +27,20 @@ from weft.control.settings import Settings, load_settings
 from weft.control.store import Store
 from weft.control.supervision import Supervision
 from weft.control.writer import Writer
-from weft.core.errors import WeftError
+from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.sim.named import policies_asked
+from weft.node.devices import discover, load_nvml
+from weft.sim.named import NamedPolicy, policies_asked
 
 BACKLOG = 512
+LOOK_EVERY_S = 2.0
 
 log = logging.getLogger(__name__)
 
 
-async def serve(home: Home, settings: Settings, store: Store, has_node: bool) -> None:
+async def serve(home: Home, settings: Settings, named: NamedPolicy, store: Store, has_node: bool) -> None:
     """Until somebody asks to leave. Jobs that run are left as they are."""
     clock = Clock(store.last_mark())
-    named = policies_asked(settings.policy)[0]
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
     link = Link(store.environment, graces)
 
@@ -58,7 +58,13 @@ async def serve(home: Home, settings: Settings, store: Store, has_node: bool) ->
     nodes = await link.listen(home.node_socket)
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(house), http=OwnConnections, ws="none", lifespan="off", log_config=None, access_log=False
+            make_app(house),
+            http=OwnConnections,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=1,
         )
     )
     server.capture_signals = _as_they_are  # type: ignore[method-assign, assignment]
@@ -67,11 +73,14 @@ async def serve(home: Home, settings: Settings, store: Store, has_node: bool) ->
         asyncio.create_task(writer.run(), name="writer"),
         *([asyncio.create_task(supervision.run(), name="supervision")] if supervision else []),
         asyncio.create_task(server.serve([listening]), name="rest"),
+        asyncio.create_task(_keep_reachable(home, server, link), name="sockets"),
         asyncio.create_task(house.leaving.wait(), name="leaving"),
     ]
     log.info("pid %d, %s, policy %s", os.getpid(), home.root, named.label)
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     failed = [task for task in done if task.get_name() != "leaving"]
+    for task in failed:
+        log.error("%s has ended", task.get_name(), exc_info=task.exception())
     server.should_exit = True
     if supervision:
         await supervision.leave()
@@ -82,17 +91,42 @@ async def serve(home: Home, settings: Settings, store: Store, has_node: bool) ->
     await asyncio.gather(*tasks, return_exceptions=True)
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
+    with suppress(OSError):  # something of a job is still there
+        home.run.rmdir()
     for task in failed:
         task.result()  # what made it end is raised here
 
 
-def chosen(store: Store, settings: Settings, filed: Settings) -> Settings:
+async def _keep_reachable(home: Home, server: uvicorn.Server, link: Link) -> None:
+    """Listen anew where somebody has removed our sockets: a log-out may empty the folders in memory (RemoveIPC)."""
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        if not home.socket.exists() or not home.node_socket.exists():
+            log.warning("the sockets in %s are gone; listening anew", home.run)
+            home.make()
+            server.servers.append(await _serve_also(server, _listen(home.socket)))
+            await link.listen(home.node_socket)
+
+
+async def _serve_also(server: uvicorn.Server, listening: socket.socket) -> asyncio.Server:
+    def connection() -> OwnConnections:
+        return OwnConnections(config=server.config, server_state=server.server_state, app_state={})
+
+    return await asyncio.get_running_loop().create_server(connection, sock=listening)
+
+
+def chosen_policy(store: Store, settings: Settings, filed: Settings) -> NamedPolicy:
     """A policy that was changed while weft ran stays until a flag, a variable or a new weft.toml says otherwise."""
     changed = store.setting("policy")
+    named = None
     if changed and settings.policy == filed.policy == store.setting("policy in weft.toml"):
-        settings = replace(settings, policy=changed)
-    store.put_settings([("policy", settings.policy), ("policy in weft.toml", filed.policy)])
-    return settings
+        try:
+            named = policies_asked(changed)[0]
+        except InputError as error:  # a file of one's own that is gone
+            log.warning("the policy %s is not there any more: %s", changed, error.message)
+    named = named or policies_asked(settings.policy)[0]
+    store.put_settings([("policy", named.label), ("policy in weft.toml", filed.policy)])
+    return named
 
 
 class _AsTheyAre:
@@ -138,10 +172,12 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         with taken_lock(home.daemon_lock):
             store = Store(home.database)
             try:
-                settings = chosen(
-                    store, load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
-                )
-                asyncio.run(serve(home, settings, store, has_node))
+                settings = load_settings(home.settings, environ, flags)
+                if settings.devices:
+                    discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
+                named = chosen_policy(store, settings, load_settings(home.settings, {}, {}))
+                os.chdir("/")  # the folder it was started in is nobody's business, and may go
+                asyncio.run(serve(home, settings, named, store, has_node))
             finally:
                 store.close()
     except WeftError as error:

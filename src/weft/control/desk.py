@@ -96,7 +96,9 @@ class Desk:
             out.orders, self.must_tell_all = [*all_orders(self), {"type": "synced"}], False
         for job_id in self.touched:
             if job_id in self.records:
-                out.rows[job_id] = self.records[job_id].row(self.state(job_id), run_s=self.job(job_id).run_s(now))
+                job = self.job(job_id)
+                spent = {"run_s": job.run_s(now), "wait_s": job.wait_s(now)}
+                out.rows[job_id] = self.records[job_id].row(self.state(job_id), **spent)
         self.version += 1
         return out
 

@@ -49,7 +49,7 @@ def _stop(desk: Desk, record: Record, ending: Ending, now: float) -> None:
 
 def _end_one(desk: Desk, record: Record, ending: Ending, now: float) -> None:
     job = desk.job(record.id)
-    run_s = job.run_s(now)
+    spent = {"run_s": job.run_s(now), "wait_s": job.wait_s(now)}
     if ending.state is State.CANCELLED:
         desk.tell(Cancelled(record.id), now)
     else:
@@ -57,7 +57,7 @@ def _end_one(desk: Desk, record: Record, ending: Ending, now: float) -> None:
         desk.tell(kind(record.id, job.generation), now)
     desk.roster.remove(record)
     desk.out.rows[record.id] = record.row(
-        ending.state, reason=ending.reason, exit_code=ending.exit_code, finished_at=now, run_s=run_s
+        ending.state, reason=ending.reason, exit_code=ending.exit_code, finished_at=now, **spent
     )
     desk.note("Ended", record.id, {"state": ending.state, "reason": ending.reason})
     if record.array_limit is not None and Code.ARRAY_LIMIT not in job.held_for:

@@ -62,8 +62,7 @@ def recall(store: Store, policy: Decider) -> None:
     """Tell a policy that learns how much service the jobs before its time needed."""
     learn_from = getattr(policy, "recall", None)
     if learn_from:
-        rows = store.all("services", SAMPLES)
-        learn_from([row["run_s"] * json.loads(row["request"])["gpus"] for row in rows])
+        learn_from([row["service"] for row in store.all("services", SAMPLES)])
 
 
 def known(store: Store, wanted: str) -> Sequence[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable
@@ -105,7 +106,11 @@ class House:
 
     def job(self, job_id: str) -> Json:
         record = self.desk.records.get(job_id)
-        return self.live(record) if record is not None else self.views.ended(self.row(job_id))
+        if record is not None:
+            return self.live(record)
+        attempts = self.store.all("attempts_of_job", job_id)
+        devices = json.loads(attempts[-1]["devices"]) if attempts else []
+        return {**self.views.ended(self.row(job_id)), "devices": devices}
 
     def row(self, job_id: str) -> Row:
         """Of a job that is over."""
@@ -136,9 +141,6 @@ class House:
                     async with asyncio.timeout(left_s):
                         await self.settled.wait()
         return job
-
-    def iso(self, at: float) -> str | None:
-        return iso(at)
 
     # ---- the whole
 

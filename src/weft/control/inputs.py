@@ -46,6 +46,8 @@ class Hello:
     node: str
     devices: Sequence[Mapping[str, Any]]
     boot_id: str = ""
+    attempts: frozenset[tuple[str, int]] = frozenset()
+    """Those it knows of, and will tell how they ended if they have."""
 
 
 @value

@@ -99,7 +99,7 @@ class Link:
             return
         self._stream, self.pid, self.is_up = stream, message["pid"], True
         try:
-            await self._ask(Hello(message["node"], message["devices"], message["boot_id"]))
+            await self._ask(_hello(message))
         except StoreError:
             stream.close()  # it comes again
 
@@ -127,6 +127,11 @@ class Link:
     def _write(self, stream: asyncio.StreamWriter, message: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionError, RuntimeError):
             stream.write(json.dumps(message).encode() + b"\n")
+
+
+def _hello(message: dict[str, Any]) -> Hello:
+    attempts = frozenset((each["job"], each["attempt"]) for each in message["attempts"])
+    return Hello(message["node"], message["devices"], message["boot_id"], attempts)
 
 
 def _raise(task: asyncio.Task[None]) -> None:

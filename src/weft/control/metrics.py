@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from weft.control.house import House
 from weft.control.record import State
 from weft.control.views import nodes_json
+from weft.core.reasons import Code
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 BUCKETS_S = (1.0, 10.0, 60.0, 300.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0)
@@ -51,8 +52,8 @@ class _Now:
 
     def _counted(self) -> Iterator[Metric]:
         preempted = CounterMetricFamily("weft_preemptions", "Preemptions, by reason", labels=["reason"])
-        for row in self._house.store.all("preemptions_by_reason"):
-            preempted.add_metric([row["reason"]], row["preemptions"])
+        counted = self._house.store.one("preemptions")
+        preempted.add_metric([Code.PREEMPTED_FOR], counted["preemptions"] if counted else 0)
         yield preempted
         waits = [row["wait_s"] for row in self._house.store.all("recent_waits")]
         buckets = [(f"{bound:g}", float(sum(wait <= bound for wait in waits))) for bound in BUCKETS_S]

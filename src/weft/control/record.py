@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +26,9 @@ class State(StrEnum):
 
 IN_WORDS = {State.SUCCEEDED: "has succeeded", State.FAILED: "has failed", State.CANCELLED: "was cancelled"}
 """How a job came to its end."""
+
+
+MOST_COUNTED = 2**53
 
 
 @value
@@ -64,9 +68,9 @@ class Record:
     """Jobs that must succeed first."""
     steps: int = 0
     step_rate_hz: float | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """As last reported; None where that was no number, as a loss that has diverged."""
     host_bytes: int = 0
-    can_checkpoint: bool = False
     pids: tuple[int, ...] = ()
 
     @property
@@ -86,11 +90,13 @@ class Record:
 
     def note(self, progress: Mapping[str, Any]) -> None:
         """How far it has come, as its node sees it. An attempt that has not begun has nothing to say."""
-        self.steps = int(progress.get("step") or 0) or self.steps
+        self.steps = _sane(progress.get("step")) or self.steps
         self.step_rate_hz = progress.get("step_rate_hz") or self.step_rate_hz
-        self.metrics = progress.get("metrics") or self.metrics
-        self.host_bytes = int(progress.get("host_bytes") or 0)
-        self.can_checkpoint = bool(progress.get("can_checkpoint"))
+        told: Mapping[str, float | None] = progress.get("metrics") or self.metrics
+        self.metrics = {
+            name: value if value is not None and math.isfinite(value) else None for name, value in told.items()
+        }
+        self.host_bytes = _sane(progress.get("host_bytes"))
 
     def row(self, state: State, **changed: Any) -> dict[str, Any]:
         """As the table has it."""
@@ -115,6 +121,7 @@ class Record:
             "not_before": self.not_before,
             "ending": json.dumps([self.ending.state, self.ending.reason]) if self.ending else None,
             "run_s": 0.0,
+            "wait_s": 0.0,
             "steps": self.steps,
             "step_rate_hz": self.step_rate_hz,
             "request": json.dumps(self.request),
@@ -160,6 +167,11 @@ def record_of(row: Mapping[str, Any], attempt: Mapping[str, Any] | None) -> Reco
         record.devices = tuple(json.loads(attempt["devices"]))
         record.granted_at, record.attempt_started_at = attempt["granted_at"], attempt["started_at"]
     return record
+
+
+def _sane(count: Any) -> int:
+    """A count from a page, which a job may have written over."""
+    return min(int(count or 0), MOST_COUNTED)
 
 
 def _ending(plain: str | None) -> Ending | None:

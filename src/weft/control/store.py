@@ -73,7 +73,7 @@ class Store:
                 self._write(batch)
                 reach("control-log-written")
                 last: int = self._db.execute(QUERIES["last_seq"]).fetchone()[0]
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError, ValueError) as error:
             raise _refusal(error, self.path) from error
         reach("control-log-committed")
         return last
@@ -205,7 +205,7 @@ def upgrade(db: sqlite3.Connection, scripts: Sequence[str]) -> None:
             ) from error
 
 
-def _refusal(error: sqlite3.Error, path: Path) -> StoreError:
+def _refusal(error: Exception, path: Path) -> StoreError:
     hint = f"free some space where {path} is" if "full" in str(error) else "daemon.log may say more"
     return StoreError(f"the log cannot be written: {error}", hint)
 

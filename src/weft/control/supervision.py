@@ -68,15 +68,19 @@ class Supervision:
         return self._child is not None and self._child.poll() is None and time.monotonic() - self._begun_s < STARTING_S
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", MODULE]
+        command = [sys.executable, "-P", "-m", MODULE]
         if self._devices:
             command += ["--devices", self._devices]
-        with self._home.node_log.open("ab") as output:
-            self._child = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
-            )
         self._begun_s = time.monotonic()
-        log.info("started the coordinator, process %d", self._child.pid)
+        try:
+            with self._home.node_log.open("ab") as output:
+                self._child = subprocess.Popen(  # noqa: S603
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
+                )
+        except OSError as error:  # no process left to be had, or a full disk: it is tried again
+            log.warning("the coordinator cannot be started: %s", error)
+        else:
+            log.info("started the coordinator, process %d", self._child.pid)
 
 
 def _kill(pid: int) -> None:

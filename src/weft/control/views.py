@@ -56,7 +56,6 @@ class Views:
 
     def ended(self, row: Mapping[str, Any]) -> Json:
         request = json.loads(row["request"])
-        began = row["started_at"] if row["started_at"] is not None else row["finished_at"]
         return {
             **_described(row["id"], request, self._home),
             "array_index": row["array_index"],
@@ -74,7 +73,7 @@ class Views:
             "metrics": {},
             "eta_s": None,
             "run_s": round(row["run_s"], 3),
-            "wait_s": round(began - row["submitted_at"], 3),
+            "wait_s": round(row["wait_s"], 3),
             "preemptions": row["preemptions"],
             "pids": [],
             "host_bytes": 0,

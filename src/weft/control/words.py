@@ -25,8 +25,9 @@ def hello(desk: Desk, word: Hello, now: float) -> None:
     desk.must_tell_all = True
     if word.boot_id != desk.boot_id:
         desk.out.settings.append(("boot id", word.boot_id))
-        for record in [record for record in desk.records.values() if record.is_alive and desk.boot_id]:
-            report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED}), now)
+        for record in list(desk.records.values()) if desk.boot_id else ():
+            if record.is_alive and (record.id, record.attempt) not in word.attempts:
+                report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED}), now)
         desk.boot_id = word.boot_id
     _furnish(desk, Floor(word.node, word.devices), now)
 
@@ -63,8 +64,17 @@ def report(desk: Desk, word: Report, now: float) -> None:
             _gone(desk, record, "left", None, now)
             if desk.job(record.id).is_running:
                 launch(desk, record, now)
+        case "lost" if word.body.get("never") and record.ending is None:
+            _never_began(desk, record, now)
         case "ended" | "lost" | "left":
             _ended(desk, record, word, now)
+
+
+def _never_began(desk: Desk, record: Record, now: float) -> None:
+    """The order to run it never reached the node: that is nobody's loss."""
+    _gone(desk, record, "lost", None, now)
+    if desk.job(record.id).is_running:
+        launch(desk, record, now)
 
 
 def _furnish(desk: Desk, floor: Floor, now: float) -> None:

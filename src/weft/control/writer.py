@@ -25,7 +25,16 @@ RETRY_S = 1.0
 MOST_AT_ONCE = 512
 """Inputs of one instant; more wait for the next, so that nobody's answer waits for everybody's work."""
 
+Waiting = list[tuple[Input, asyncio.Future[Any] | None]]
+
 log = logging.getLogger(__name__)
+
+
+class LeavingError(WeftError):
+    """The daemon goes; whether what was asked for has happened is to be seen when it is there again."""
+
+    def __init__(self) -> None:
+        super().__init__("weft is going down", "weft up starts it again")
 
 
 class Writer:
@@ -51,25 +60,36 @@ class Writer:
         self._log_days = log_days
         self._inputs: asyncio.Queue[tuple[Input, asyncio.Future[Any] | None]] = asyncio.Queue()
         self._since_snapshot = store.rows_since_snapshot()
+        self._is_over = False
 
     async def ask(self, wish: Input) -> Any:
         """Put something before the desk; its answer, once that is on disk. Errors are raised."""
+        if self._is_over:
+            raise LeavingError
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._inputs.put_nowait((wish, answer))
         return await answer
 
     async def run(self) -> None:
-        """For ever."""
-        while True:
-            waiting = await self._gather()
-            try:
-                async with self.changed:
-                    await self._instant(waiting)
-                    self.changed.notify_all()
-            except StoreError as error:
-                await self._start_over(waiting, error)
+        """For ever. Whatever ends it, nobody is left waiting."""
+        waiting: Waiting = []
+        try:
+            while True:
+                waiting = await self._gather()
+                try:
+                    async with self.changed:
+                        await self._instant(waiting)
+                        self.changed.notify_all()
+                except StoreError as error:
+                    await self._start_over(waiting, error)
+        finally:
+            self._is_over = True
+            while not self._inputs.empty():
+                waiting.append(self._inputs.get_nowait())
+            for _, future in waiting:
+                _give(future, LeavingError())
 
-    async def _gather(self) -> list[tuple[Input, asyncio.Future[Any] | None]]:
+    async def _gather(self) -> Waiting:
         """Everything that waits, or the time that has come."""
         due_in_s = self.desk.next_time(self.clock.peek()) - self.clock.peek()
         timeout_s = None if due_in_s == math.inf else max(0.0, due_in_s)
@@ -81,7 +101,7 @@ class Writer:
             waiting.append(self._inputs.get_nowait())
         return waiting
 
-    async def _instant(self, waiting: Sequence[tuple[Input, asyncio.Future[Any] | None]]) -> None:
+    async def _instant(self, waiting: Waiting) -> None:
         now = self.clock.now()
         outcome = self.desk.handle([wish for wish, _ in waiting], now)
         reach("control-decided")
@@ -117,7 +137,7 @@ class Writer:
             self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
         self._since_snapshot = 0
 
-    async def _start_over(self, waiting: Sequence[tuple[Input, asyncio.Future[Any] | None]], error: StoreError) -> None:
+    async def _start_over(self, waiting: Waiting, error: StoreError) -> None:
         """What could not be written has not happened: go back to what is on disk, and say so to everybody."""
         log.error("%s", error)
         self.trouble = error.message

@@ -15,11 +15,12 @@ from weft.node.attempt import Attempt, State, Wanted
 from weft.node.children import in_thread
 from weft.node.halting import Halt, halt
 from weft.node.launching import free_port
-from weft.node.pausing import Pause
+from weft.node.pages import step_of_leaving
+from weft.node.pausing import Pause, PauseRefusedError
 from weft.node.task import Task, attach
-from weft.node.tended import OVER, Sight
+from weft.node.tended import OVER, Sight, Tended
 from weft.runtime.failing import reach
-from weft.runtime.layout import Depth
+from weft.runtime.layout import LEFT_EXIT_CODE, Depth
 
 LOOK_S = (0.002, 0.1)  # while it is launched, for nobody tells us that a command has begun
 RETRY_S = 1.0  # after an error that may pass, such as a full disk
@@ -39,6 +40,8 @@ async def live(attempt: Attempt) -> None:
         except OSError as error:
             log.warning("job %s: %s; trying again", attempt.record.job, error)
             attempt.wake_in(RETRY_S)
+        except WeftError as error:
+            attempt.give_up(error)
         if not attempt.is_over:
             await attempt.news.wait()
 
@@ -48,6 +51,8 @@ async def act(attempt: Attempt) -> None:
     sights = [task.look() for task in attempt.tasks]
     if attempt.state is not State.WAITING and all(sight in OVER for sight in sights):
         await attempt.end()
+    elif attempt.why_given_up:
+        await attempt.be_lost()
     elif attempt.state is not State.STOPPING and _is_broken(attempt, sights):
         await _stop(attempt, 0.0 if Sight.LOST in sights else attempt.ground.graces.stop_grace_s)
     elif action := ACTIONS.get((attempt.state, attempt.order.wanted)):
@@ -56,8 +61,14 @@ async def act(attempt: Attempt) -> None:
 
 def _is_broken(attempt: Attempt, sights: Sights) -> bool:
     """A rank of its gang has failed, or is lost: the others would wait for it for ever."""
-    failed = any(task.status and task.status.exit_code for task in attempt.tasks)
+    failed = any(task.status and task.status.exit_code and not _has_left(task) for task in attempt.tasks)
     return failed or Sight.LOST in sights or Sight.BARRED in sights
+
+
+def _has_left(task: Tended) -> bool:
+    """It has saved and ended, as it was asked to; the other ranks are about to."""
+    is_so_by_code = task.status is not None and task.status.exit_code == LEFT_EXIT_CODE
+    return is_so_by_code and step_of_leaving(task.page_path) is not None
 
 
 async def launch(attempt: Attempt, sights: Sights) -> None:
@@ -94,7 +105,7 @@ async def help_launch(attempt: Attempt, sights: Sights) -> None:
 async def see_launch(attempt: Attempt, sights: Sights) -> None:
     if all(task.is_started for task in attempt.tasks):
         attempt.state = State.RUNNING
-        attempt.answered = attempt.record.generation
+        attempt.answered = (attempt.record.generation, Wanted.RUN)
         attempt.say_started()
         attempt.wake()
     else:
@@ -120,11 +131,11 @@ async def go_on_running(attempt: Attempt, sights: Sights) -> None:
     task = attempt.attached()
     if task.wanted != Depth.RUN:
         task.resume()
-    if attempt.answered < attempt.order.generation:
-        attempt.answered = attempt.order.generation
+    if not attempt.is_answered:
         attempt.note(replace(attempt.record, generation=attempt.order.generation))
+        attempt.answered = (attempt.order.generation, Wanted.RUN)
         if attempt.pause:
-            attempt.say("resumed", attempt.answered, devices=list(attempt.record.devices))
+            attempt.say("resumed", attempt.order.generation, devices=list(attempt.record.devices))
         attempt.pause = None
 
 
@@ -152,7 +163,7 @@ async def see_pause(attempt: Attempt, sights: Sights) -> None:
     halting, attempt.halting = attempt.halting, None
     try:
         attempt.pause, attempt.held_bytes = halting.result()
-    except WeftError as error:  # it has just ended, or is to be stopped
+    except (PauseRefusedError, OSError) as error:  # it has just ended, or is to be stopped
         log.info("job %s is not paused: %s", attempt.record.job, error)
         attempt.pause = None
     if attempt.pause and attempt.pause.how in ("boundary", "stopped"):
@@ -177,15 +188,16 @@ async def give_up_pause(attempt: Attempt, sights: Sights) -> None:
 
 
 async def say_paused(attempt: Attempt, sights: Sights) -> None:
-    if attempt.answered >= attempt.order.generation:
+    attempt.ground.holding.let_go(attempt.record.key)  # taken for a launch or a resume that failed
+    if attempt.is_answered:
         return
-    attempt.answered = attempt.order.generation
     pause = attempt.pause or _by_page(attempt.attached())
     # One that was about to leave stands all the same; the page of one that was stopped says nothing.
     kept = max(Depth.GATE, min(Depth.NAMES.index(pause.depth), Depth.DROP_CACHES))
+    attempt.answered = (attempt.order.generation, Wanted.PAUSE)
     attempt.say(
         "paused",
-        attempt.answered,
+        attempt.order.generation,
         how=pause.how,
         depth=Depth.NAMES[kept],
         step=pause.step,
@@ -219,8 +231,8 @@ async def resume(attempt: Attempt, sights: Sights) -> None:
     await in_thread(_go_on, attempt.pages, attempt.shepherds)
     reach("coordinator-resumed")
     attempt.state, attempt.pause, attempt.held_bytes = State.RUNNING, None, 0
-    attempt.answered = attempt.record.generation
-    attempt.say("resumed", attempt.answered, devices=list(devices))
+    attempt.answered = (attempt.record.generation, Wanted.RUN)
+    attempt.say("resumed", attempt.record.generation, devices=list(devices))
     attempt.wake()
 
 
@@ -255,9 +267,11 @@ async def see_stop(attempt: Attempt, sights: Sights) -> None:
     if attempt.now_s < kill_at_s:
         attempt.wake_in(kill_at_s - attempt.now_s)
         return
+    if attempt.killing is not None and not attempt.killing.done():
+        return  # somebody cannot be killed
     attempt.kills += 1
-    in_thread(fencing.end_tree, attempt.tree(with_shepherds=attempt.kills > 1))
-    attempt.wake_in(MERCY_S)
+    attempt.killing = in_thread(fencing.end_tree, attempt.tree(with_shepherds=attempt.kills > 1))
+    attempt.killing.add_done_callback(lambda _: attempt.wake())
 
 
 async def end_unstarted(attempt: Attempt, sights: Sights) -> None:

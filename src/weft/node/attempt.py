@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,10 @@ class Attempt:
         self.halting: asyncio.Future[tuple[Pause, int]] | None = None
         self.kill_at_s: float | None = None
         self.kills = 0
+        self.killing: asyncio.Future[None] | None = None
         self.look_s = 0.0
-        self.answered = 0  # the generation of the last order that was answered
+        self.answered = (0, Wanted.NOTHING)  # the last order that was: a lease's orders have one generation
+        self.why_given_up = ""
         self.is_fenced = False
         self.is_adopted = False
         self.news = asyncio.Event()
@@ -81,6 +84,10 @@ class Attempt:
     @property
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()
+
+    @property
+    def is_answered(self) -> bool:
+        return self.answered == (self.order.generation, self.order.wanted)
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -98,6 +105,11 @@ class Attempt:
         self.is_fenced = True
         self.wake()
 
+    def give_up(self, error: WeftError) -> None:
+        """Its page cannot be read: it can neither be paused nor watched, and will be ended as lost."""
+        self.why_given_up = error.message
+        self.wake()
+
     def adopt(self) -> bool:
         """Take up where an earlier coordinator left off; False if nothing of it was ever started, nor will be."""
         if all(task.look() is Sight.ABSENT for task in self.tasks):
@@ -106,6 +118,17 @@ class Attempt:
                 fencing.end_tree(self.tree())  # shepherds on their way
                 return False
         self.state, self.is_adopted = State.LAUNCHING, True
+        try:
+            self._find_state()
+        except WeftError as error:
+            self.give_up(error)
+        if self.state is not State.PAUSED:
+            self.ground.holding.keep(self.record.key, self.record.devices)
+        if self.state is State.RUNNING:
+            self.say_started()
+        return True
+
+    def _find_state(self) -> None:
         if self.record.boot_id == self.ground.boot_id:
             for task in self.tasks:
                 task.open_page(self.record)
@@ -114,11 +137,6 @@ class Attempt:
         if self.state is State.PAUSED:
             family = processes.family(self.attached().roots)
             self.held_bytes = self.ground.kind.held_bytes(family, self.ground.some(self.record.devices))
-        else:
-            self.ground.holding.keep(self.record.key, self.record.devices)
-        if self.state is State.RUNNING:
-            self.say_started()
-        return True
 
     def _state_by_page(self) -> State:
         task = self.attached()
@@ -201,12 +219,19 @@ class Attempt:
             return {}
 
     async def be_fenced(self) -> None:
+        await self._end_tree()
+        self.state = State.ENDED
+        self.ground.holding.let_go(self.record.key)
+
+    async def be_lost(self) -> None:
+        await self._end_tree()
+        self._conclude(Ending("lost", {"message": self.why_given_up}))
+
+    async def _end_tree(self) -> None:
         if self.state is not State.WAITING:
             for task in self.tasks:
                 task.bar()
             await in_thread(fencing.end_tree, self.tree())
-        self.state = State.ENDED
-        self.ground.holding.let_go(self.record.key)
 
     def forget(self) -> None:
         """Remove all that is kept of it, but for what it printed."""
@@ -215,6 +240,8 @@ class Attempt:
             self._task = None
         for task in self.tasks:
             task.forget()
+        with suppress(OSError):  # something was saved there
+            self.ground.home.checkpoints(self.record.job).rmdir()
         records.remove(self.ground.home, *self.record.key)
 
     def progress(self) -> dict[str, Any]:

@@ -63,6 +63,7 @@ log = logging.getLogger(__name__)
 class Coordinator:
     def __init__(self, home: Home, kind: Kind, found: Sequence[Device]) -> None:
         self._attempts: dict[tuple[str, int], Attempt] = {}
+        self._unadopted: set[tuple[str, int]] = set()
         self._lives: set[asyncio.Task[None]] = set()
         self._generations: dict[str, int] = {}
         self._named: set[tuple[str, int]] = set()
@@ -94,6 +95,7 @@ class Coordinator:
                 self._adopt(job, attempt)
             except OSError as error:  # a full disk; it is taken up when it is ordered
                 log.warning("job %s, attempt %d cannot be adopted yet: %s", job, attempt, error)
+                self._unadopted.add((job, attempt))
         line, ticking = asyncio.create_task(self._link.run()), asyncio.create_task(self._tick())
         leaving = asyncio.create_task(self._is_leaving.wait())
         await asyncio.wait([line, ticking, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -106,7 +108,12 @@ class Coordinator:
         record = records.read_record(home, job, number)
         if record is None:
             records.remove(home, job, number)
-            return
+        else:
+            self._take_up(record)
+        self._unadopted.discard((job, number))
+
+    def _take_up(self, record: Record) -> None:
+        job, number = record.key
         attempt = Attempt(self._ground, record, Order(Wanted.NOTHING, record.generation))
         self._generations[job] = max(record.generation, self._generations.get(job, 0))
         if attempt.adopt():
@@ -141,6 +148,10 @@ class Coordinator:
             "attempts": [
                 {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
                 for (job, number), each in self._attempts.items()
+            ]
+            + [
+                {"job": job, "attempt": number, "generation": 0, "state": State.LAUNCHING.value}
+                for job, number in self._unadopted
             ],
         }
 
@@ -184,7 +195,7 @@ class Coordinator:
             self._begin(Attempt(self._ground, record, order))
         else:
             about = {"job": job, "attempt": number, "generation": order.generation}
-            self._report({**about, "what": "lost", "message": "nothing of it is on this node"})
+            self._report({**about, "what": "lost", "message": "nothing of it is on this node", "never": True})
 
     def _has_older(self, job: str, number: int) -> bool:
         return any(key[0] == job and key[1] < number for key in self._attempts)
@@ -254,8 +265,14 @@ class Coordinator:
             if not self._link.is_choked:
                 self._link.send({"type": "progress", "jobs": self._progress()})
             if count % DEVICES_TICKS == 0:
-                records.remove_leftovers(self._ground.home)
+                self._tidy()
                 await self._look_at_devices()
+
+    def _tidy(self) -> None:
+        """Nothing is to stay in memory of which nobody knows any more; who has records but no attempt is taken up."""
+        for job, attempt in records.remove_leftovers(self._ground.home) - self._attempts.keys():
+            with suppress(OSError):
+                self._adopt(job, attempt)
 
     def _progress(self) -> dict[str, dict[str, Any]]:
         said = {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,9 @@ HINT = "cpu=4 for four devices made of this machine's cores, cpu for one a core,
 MOST_CPU_DEVICES = 1024
 CGROUPS = Path("/sys/fs/cgroup")
 OUR_GROUPS = Path("/proc/self/cgroup")
+SILENT = "the driver does not answer for it"
+
+log = logging.getLogger(__name__)
 
 
 @value
@@ -118,16 +122,35 @@ def load_nvml() -> ModuleType | None:
         return None
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
+    except pynvml.NVMLError_LibraryNotFound:
+        return None
+    except pynvml.NVMLError as error:
+        log.warning("as if there were no GPUs: %s", error)
         return None
     return pynvml  # type: ignore[no-any-return]
 
 
-def cuda_devices(nvml: Any, ours: Collection[int] = ()) -> list[Device]:
-    """All GPUs. One on which a process runs that is not among `ours` is blocked by it."""
+def cuda_devices(nvml: Any, ours: Collection[int] = (), known: Sequence[Device] = ()) -> list[Device]:
+    """All GPUs. One on which a process runs that is not among `ours` is blocked by it.
+
+    Where the driver does not answer, they are as they were `known` before, and blocked.
+    """
     if nvml is None:
         return []
-    return [_cuda_device(nvml, index, ours) for index in range(nvml.nvmlDeviceGetCount())]
+    before = {device.index: device for device in known}
+    try:
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        log.warning("the driver of the GPUs does not answer: %s", error)
+        return [replace(device, blocked_by=SILENT) for device in known]
+    return [_answered_for(nvml, index, ours, before.get(index)) for index in range(count)]
+
+
+def _answered_for(nvml: Any, index: int, ours: Collection[int], known: Device | None) -> Device:
+    try:
+        return _cuda_device(nvml, index, ours)
+    except nvml.NVMLError:
+        return replace(known or Device(index, "cuda", "unknown", f"GPU {index}", 0), blocked_by=SILENT)
 
 
 def _cuda_device(nvml: Any, index: int, ours: Collection[int]) -> Device:

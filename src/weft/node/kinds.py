@@ -94,11 +94,17 @@ class Cuda:
         raise NotImplementedError("a task on a GPU stays there")
 
     def held_bytes(self, pids: Collection[int], devices: Sequence[Device]) -> int:
-        held = [pids_on(self._nvml, device.index) for device in devices]
+        held = [self._pids_on(device) for device in devices]
         return sum(size for on_one in held for pid, size in on_one.items() if pid in pids)
 
+    def _pids_on(self, device: Device) -> dict[int, int]:
+        try:
+            return pids_on(self._nvml, device.index)
+        except self._nvml.NVMLError:  # the device is blocked until the driver answers again
+            return {}
+
     def looked_at(self, devices: Sequence[Device], ours: Callable[[], Collection[int]]) -> list[Device]:
-        return cuda_devices(self._nvml, ours())
+        return cuda_devices(self._nvml, ours(), devices)
 
 
 def _threads(pids: Collection[int]) -> set[int]:

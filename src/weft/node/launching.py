@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.core.errors import WeftError
 from weft.home import Home
 from weft.node import launch, shepherd
 from weft.node.devices import Device
@@ -22,7 +23,7 @@ from weft.node.kinds import Kind
 from weft.node.records import Record, replace_file
 from weft.node.tending import MASTER, SLAVE
 from weft.runtime import layout
-from weft.runtime.page import Page, create, open_page
+from weft.runtime.page import Page, PageError, create, open_page
 
 SAID_BY_WEFT = (
     "WEFT_ARRAY_INDEX",
@@ -88,7 +89,11 @@ def page_for(path: Path, record: Record) -> Page:
     try:
         return create(str(path), {layout.ATTEMPT: record.attempt, layout.LIMIT: record.launch.get("limit_bytes") or 0})
     except FileExistsError:
+        pass
+    try:
         return open_page(str(path))
+    except PageError as error:
+        raise WeftError(str(error)) from error
 
 
 def open_terminal(size: Mapping[str, int]) -> tuple[int, int]:

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from weft.core.errors import WeftError
+
 RETRY_S = 0.1
+FAILED_S = 1.0  # until what could not be followed is asked for again
 LONGEST_LINE_BYTES = 64 << 20
 MOST_UNSENT_BYTES = 1 << 20
 
@@ -56,8 +59,16 @@ class Link:
         message = json.loads(line)
         try:
             self._receive(message)
-        except (KeyError, TypeError, ValueError, OSError) as error:
+        except (KeyError, TypeError, ValueError, WeftError) as error:
             log.warning("the message %s is not understood, or cannot be followed: %r", message.get("type"), error)
+        except OSError as error:  # a full disk, say. What else the daemon says is not held up by it
+            log.warning("the message %s cannot be followed yet: %s", message.get("type"), error)
+            self._greet_again_in(FAILED_S)
+
+    def _greet_again_in(self, seconds: float) -> None:
+        """The daemon repeats everything to who says hello anew."""
+        if self._writer is not None:
+            asyncio.get_running_loop().call_later(seconds, self._writer.transport.abort)
 
     def report(self, body: Message) -> None:
         """Told until it is acknowledged, by this connection or a later one."""

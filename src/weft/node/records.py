@@ -145,11 +145,13 @@ def attempts_on_disk(home: Home) -> list[tuple[str, int]]:
     return found
 
 
-def remove_leftovers(home: Home) -> None:
-    """What is in memory of attempts that are forgotten, and pages whose maker was killed over them.
+def remove_leftovers(home: Home) -> set[tuple[str, int]]:
+    """Remove what is in memory of attempts that are forgotten; those that are not are returned.
 
-    An attempt has its folder on disk before anything of it is in memory, and loses it last.
+    An attempt has its folder on disk before anything of it is in memory, and loses it last. Pages whose maker was
+    killed over them go as well.
     """
+    kept = set()
     for entry in home.run.iterdir():
         if entry.name.startswith(".weft-"):
             maker = entry.name.split("-")[1]
@@ -157,8 +159,11 @@ def remove_leftovers(home: Home) -> None:
         else:
             of_a_task = OF_A_TASK.fullmatch(entry.name)
             is_left = of_a_task is not None and _is_forgotten(home, entry, of_a_task[1], int(of_a_task[2]))
+            if of_a_task and not is_left:
+                kept.add((of_a_task[1], int(of_a_task[2])))
         if is_left:
             entry.unlink(missing_ok=True)
+    return kept
 
 
 def _is_forgotten(home: Home, entry: Path, job: str, attempt: int) -> bool:

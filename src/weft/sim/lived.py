@@ -33,9 +33,14 @@ def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]])
     ran = [job for job in jobs if job["run_s"] > 0]
     if not ran:
         raise InputError("no job has run here yet", "weft run -- CMD, and look at it again afterwards")
-    traced = [TraceJob(_spec(job), _time_s(job["submitted_at"]), job["run_s"]) for job in ran]
-    waits = [_time_s(job["finished_at"]) - _time_s(job["submitted_at"]) - job["run_s"] for job in ran]
-    return Lived(Trace.of(traced, "history"), _cluster(nodes), max(0.0, sum(waits) / len(waits)))
+    traced = [TraceJob(_spec(job), _arrival_s(job), job["run_s"]) for job in ran]
+    mean_wait_s = sum(job["wait_s"] for job in ran) / len(ran)
+    return Lived(Trace.of(traced, "history"), _cluster(nodes), mean_wait_s)
+
+
+def _arrival_s(job: Mapping[str, Any]) -> float:
+    """When it could have run. What it was held for by its owner or by other jobs is no waiting of the policy's."""
+    return _time_s(job["finished_at"]) - float(job["run_s"]) - float(job["wait_s"])
 
 
 def _spec(job: Mapping[str, Any]) -> JobSpec:

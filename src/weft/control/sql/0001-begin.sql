@@ -56,6 +56,7 @@ CREATE TABLE jobs (
   not_before   REAL,
   ending       TEXT,
   run_s        REAL NOT NULL DEFAULT 0,
+  wait_s       REAL NOT NULL DEFAULT 0,
   steps        INTEGER NOT NULL DEFAULT 0,
   step_rate_hz REAL,
   request      TEXT NOT NULL,
@@ -66,6 +67,8 @@ CREATE TABLE jobs (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX live_jobs ON jobs (number, array_index) WHERE finished_at IS NULL;
 CREATE INDEX ended_jobs ON jobs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX states ON jobs (state, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX users_of_environments ON jobs (environment) WHERE environment IS NOT NULL;
 CREATE INDEX namesakes ON jobs (name, finished_at) WHERE state = 'SUCCEEDED';
 
 -- A submission that is sent again, because its answer was lost, is the same submission.

@@ -60,15 +60,15 @@ SELECT body FROM environments WHERE id = ?;
 
 -- name: put_job
 INSERT INTO jobs (id, number, array_index, name, tenant, class, state, reason, exit_code, attempt, is_alive, failures,
-  losses, preemptions, submitted_at, started_at, finished_at, not_before, ending, run_s, steps, step_rate_hz, request,
+  losses, preemptions, submitted_at, started_at, finished_at, not_before, ending, run_s, wait_s, steps, step_rate_hz, request,
   environment)
 VALUES (:id, :number, :array_index, :name, :tenant, :class, :state, :reason, :exit_code, :attempt, :is_alive, :failures,
-  :losses, :preemptions, :submitted_at, :started_at, :finished_at, :not_before, :ending, :run_s, :steps, :step_rate_hz,
+  :losses, :preemptions, :submitted_at, :started_at, :finished_at, :not_before, :ending, :run_s, :wait_s, :steps, :step_rate_hz,
   :request, :environment)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, reason = excluded.reason, exit_code = excluded.exit_code,
   attempt = excluded.attempt, is_alive = excluded.is_alive, failures = excluded.failures, losses = excluded.losses,
   preemptions = excluded.preemptions, started_at = excluded.started_at, finished_at = excluded.finished_at,
-  not_before = excluded.not_before, ending = excluded.ending, run_s = excluded.run_s, steps = excluded.steps,
+  not_before = excluded.not_before, ending = excluded.ending, run_s = excluded.run_s, wait_s = excluded.wait_s, steps = excluded.steps,
   step_rate_hz = excluded.step_rate_hz;
 
 -- name: live_jobs
@@ -81,14 +81,12 @@ SELECT * FROM jobs WHERE id = ?;
 SELECT id, state FROM jobs WHERE number = ? ORDER BY array_index;
 
 -- name: ended_jobs
-SELECT * FROM jobs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT ?;
-
--- name: all_ended
-SELECT id, tenant, submitted_at, finished_at, run_s, request FROM jobs WHERE finished_at IS NOT NULL AND run_s > 0
-ORDER BY submitted_at;
+SELECT * FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR name = ?2)
+ORDER BY finished_at DESC LIMIT ?3;
 
 -- name: services
-SELECT run_s, request FROM jobs WHERE state = 'SUCCEEDED' ORDER BY finished_at DESC LIMIT ?;
+SELECT run_s * (request ->> '$.gpus') AS service FROM jobs WHERE state = 'SUCCEEDED' AND finished_at IS NOT NULL
+ORDER BY finished_at DESC LIMIT ?;
 
 -- name: counts
 SELECT state, count(*) AS jobs FROM jobs WHERE finished_at IS NOT NULL GROUP BY state;
@@ -100,7 +98,8 @@ SELECT coalesce(max(number), 0) AS number FROM jobs;
 SELECT run_s, steps FROM jobs WHERE state = 'SUCCEEDED' AND name = ? ORDER BY finished_at DESC LIMIT 1;
 
 -- name: mean_run
-SELECT avg(run_s) AS run_s FROM (SELECT run_s FROM jobs WHERE state = 'SUCCEEDED' ORDER BY finished_at DESC LIMIT 100);
+SELECT avg(run_s) AS run_s FROM (SELECT run_s FROM jobs WHERE state = 'SUCCEEDED' AND finished_at IS NOT NULL
+  ORDER BY finished_at DESC LIMIT 100);
 
 -- name: put_request
 INSERT INTO requests (request_id, number) VALUES (?, ?);
@@ -120,8 +119,8 @@ SELECT * FROM attempts WHERE ended_at IS NULL;
 -- name: attempts_of_job
 SELECT * FROM attempts WHERE job = ? ORDER BY attempt;
 
--- name: preemptions_by_reason
-SELECT body ->> '$.reason[0]' AS reason, count(*) AS preemptions FROM log WHERE kind = 'Preempt' GROUP BY 1;
+-- name: preemptions
+SELECT coalesce(sum(preemptions), 0) AS preemptions FROM jobs;
 
 -- name: recent_waits
 SELECT started_at - submitted_at AS wait_s FROM jobs WHERE started_at IS NOT NULL AND finished_at IS NOT NULL

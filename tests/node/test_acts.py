@@ -1,0 +1,37 @@
+"""What comes next for an attempt, where no real process can show it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from weft.node import fencing
+from weft.node.acts import MERCY_S, see_stop
+
+
+def test_who_cannot_be_killed_is_waited_for_by_one_thread_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    trees: list[bool] = []
+    may_end = threading.Event()
+
+    def end_tree(with_shepherds: bool) -> None:
+        trees.append(with_shepherds)
+        may_end.wait()
+
+    async def stop() -> None:
+        attempt: Any = SimpleNamespace(kill_at_s=0.0, kills=0, killing=None, now_s=0.0, wake=lambda: None)
+        attempt.tree = lambda with_shepherds: with_shepherds
+        for attempt.now_s in (0.0, MERCY_S, 2 * MERCY_S):
+            await see_stop(attempt, [])
+        may_end.set()
+        await attempt.killing
+        assert trees == [False]
+        await see_stop(attempt, [])
+        await attempt.killing
+        assert trees == [False, True]
+
+    monkeypatch.setattr(fencing, "end_tree", end_tree)
+    asyncio.run(stop())
