@@ -61,8 +61,8 @@ def job_request(command: str | Sequence[str], array: str | None, options: Option
         "cwd": str(asked.pop("cwd", None) or _here()),
         "umask": present_umask() if umask is None else umask,
         "env": cleaned(os.environ if env is None else env),
-        "gpu_mem_bytes": _bytes(asked.pop("gpu_mem", None), "gpu_mem"),
-        "mem_bytes": _bytes(asked.pop("mem", None), "mem"),
+        "gpu_mem_bytes": _bytes(asked.pop("gpu_mem", None)),
+        "mem_bytes": _bytes(asked.pop("mem", None)),
         "class": asked.pop("job_class", None),
         "time_s": _seconds(asked.pop("time", None)),
         "after": [checked_id(each) for each in _listed(asked.pop("after", None))] or None,
@@ -136,15 +136,12 @@ def _listed(value: str | Iterable[str] | None) -> list[str]:
     return [word.strip() for text in texts for word in str(text).split(",") if word.strip()]
 
 
-def _bytes(value: str | int | None, name: str) -> int | None:
+def _bytes(value: str | int | None) -> int | None:
     if not isinstance(value, str):
         return value
-    from weft.node.size import parsed_bytes
+    from weft.node.size import parsed_limit
 
-    size_bytes = parsed_bytes(value)
-    if size_bytes == 0:
-        raise InputError(f'{name} "{value}" is no memory at all', "leave it away for no limit, or e.g. 4G")
-    return size_bytes
+    return parsed_limit(value)
 
 
 def _seconds(value: str | float | None) -> float | None:

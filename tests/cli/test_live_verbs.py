@@ -160,7 +160,7 @@ def test_a_job_that_prints_nothing_has_an_empty_log(live: Live) -> None:
         (["run", "--time", "2w", "--", "true"], '"2w" is not a length of time', "90s"),
         (["submit", "--time", "1:77:00", "--", "true"], "is not a length of time", "HH:MM:SS"),
         (["submit", "--gpu-mem", "lots", "--", "true"], '"lots" is not a size', "1.5G"),
-        (["submit", "--mem", "0", "--", "true"], "no memory at all", "leave it away"),
+        (["submit", "--mem", "0", "--", "true"], "no Python interpreter could start", "at least 64M"),
         (["submit", "--array", "1-x", "--", "true"], 'at character 1: "1-x"', "1-10%4"),
         (["submit", "--array", "5-1", "--", "true"], "ends before it begins", "1-5"),
         (["submit", "--array", "1-10%0", "--", "true"], 'at character 6: "0" lets no element run', "%1"),

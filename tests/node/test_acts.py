@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from weft.node import fencing
 from weft.node.acts import MERCY_S, see_stop
+from weft.node.ending import ending
+from weft.node.records import Status
 
 
 def test_who_cannot_be_killed_is_waited_for_by_one_thread_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +38,11 @@ def test_who_cannot_be_killed_is_waited_for_by_one_thread_alone(monkeypatch: pyt
 
     monkeypatch.setattr(fencing, "end_tree", end_tree)
     asyncio.run(stop())
+
+
+def test_a_gang_of_which_one_rank_failed_before_the_others_began_has_failed() -> None:
+    failed = Status(exit_code=5, at_s=1.0, by="shepherd", message="")
+    how = ending([None, failed], "", None, 0.0, is_stop_wanted=False)
+    assert (how.what, how.body["exit_code"]) == ("ended", 5)
+    assert how.body["message"] == "rank 1 ended with exit code 5: weft logs --task 1"
+    assert ending([None, replace(failed, exit_code=0)], "", None, 0.0, is_stop_wanted=False).what == "lost"

@@ -34,7 +34,7 @@ OPTIONS = (
         help="Start M processes as one gang, each with torchrun's variables (RANK, WORLD_SIZE, ...).  [default: 1]",
     ),
     click.option("--gpu-mem", metavar="SIZE", help="Device memory it may use, as in 4G."),
-    click.option("--mem", metavar="SIZE", help="Host memory it needs, as in 16G."),
+    click.option("--mem", metavar="SIZE", help="Host memory it may use, as in 16G."),
     click.option(
         "--class",
         "job_class",

@@ -11,8 +11,6 @@ from click.shell_completion import CompletionItem
 
 from weft.core.errors import InputError
 
-LOWEST_LIMIT_BYTES = 64 << 20
-
 
 def _complete_command(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="file")]
@@ -62,10 +60,11 @@ def exec_command(page: Path | None, limit: str | None, checkpoints: Path | None,
         raise InputError("no command is given", "e.g. weft exec -- python train.py")
     from weft.node.launch import CommandError, environment, run
     from weft.node.pages import page_for_a_task, step_of_leaving
+    from weft.node.size import parsed_limit
     from weft.node.watching import signals_held
     from weft.runtime.layout import LEFT_EXIT_CODE
 
-    limit_bytes = _limit_bytes(limit)
+    limit_bytes = parsed_limit(limit) if limit is not None else 0
     if checkpoints:
         _make_folder(checkpoints)
     try:
@@ -83,19 +82,6 @@ def exec_command(page: Path | None, limit: str | None, checkpoints: Path | None,
         return code
     click.echo(f"weft: checkpointed at step {step}; the same command goes on from there", err=True)
     return LEFT_EXIT_CODE
-
-
-def _limit_bytes(text: str | None) -> int:
-    from weft.node.size import parsed_bytes
-
-    if text is None:
-        return 0
-    limit_bytes = parsed_bytes(text)
-    if limit_bytes < LOWEST_LIMIT_BYTES:
-        is_number = text.isdigit() and int(text) >= 64
-        hint = f"at least 64M; did you mean {text}M?" if is_number else "at least 64M"
-        raise InputError(f"with a limit of {text} no Python interpreter could start", hint)
-    return limit_bytes
 
 
 def _make_folder(folder: Path) -> None:

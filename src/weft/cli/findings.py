@@ -19,7 +19,7 @@ from typing import Any
 from weft import __version__
 from weft.cli.shown import size
 from weft.client import Client, NotRunningError
-from weft.core.errors import WeftError
+from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.mounts import file_system
 from weft.node.private import private_folder
@@ -41,7 +41,7 @@ class Finding:
 
 def findings() -> list[Finding]:
     home = Home.find()
-    return [_python(), _torch(), *_home(home), _pages(), _pidfd(), _futex(), _nvml(), *_daemon(home)]
+    return [_python(), _torch(), *_home(home), _pages(), _pidfd(), _futex(), _nvml(), _settings(home), *_daemon(home)]
 
 
 def _python() -> Finding:
@@ -126,6 +126,17 @@ def _nvml() -> Finding:
     return Finding("GPUs", True, f"{number.value} found by NVML")
 
 
+def _settings(home: Home) -> Finding:
+    from weft.settings import load_settings
+
+    try:
+        settings = load_settings(home.settings, os.environ, {})
+    except InputError as error:
+        return Finding("settings", False, error.message, error.hint)
+    where = home.settings if home.settings.exists() else "no weft.toml; all is as by default"
+    return Finding("settings", True, f"{where}, policy {settings.policy}")
+
+
 def _daemon(home: Home) -> Iterator[Finding]:
     try:
         client = Client(home, timeout_s=5.0)
@@ -141,7 +152,7 @@ def _daemon(home: Home) -> Iterator[Finding]:
     yield Finding("daemon", is_same, says, "weft down, then weft up; jobs go on meanwhile")
     yield _clock(health)
     for warning in health["warnings"]:
-        yield Finding("warning", os.geteuid() == 0 and "root" in warning, warning)
+        yield Finding("daemon's word", os.geteuid() == 0 and "root" in warning, warning)
     try:
         yield from _nodes(client, home)
     except WeftError as error:

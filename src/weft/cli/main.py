@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -72,6 +73,10 @@ class Verbs(click.Group):
             code = _say(error.message, error.hint, FAILED)
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            code = _say("what is printed here finds no room: no space left on device", "", FAILED)
         sys.exit(code)
 
 

@@ -27,7 +27,7 @@ def _progress(job: Job) -> str:
     parts = [f"job {job['id']}", f"step {job['steps']:,}{of}", f"{rate(job['step_rate_hz'])} steps/s"]
     metrics = job.get("metrics") or {}
     first = sorted(metrics, key=lambda name: name != "loss")[:MOST_METRICS]
-    parts += [f"{name} {metrics[name]:.4g}" for name in first]
+    parts += [f"{name} {'nan' if metrics[name] is None else f'{metrics[name]:.4g}'}" for name in first]
     if job.get("eta_s") is not None:
         parts.append(f"ETA {clock(job['eta_s'])}")
     return printable("  ".join(parts))
@@ -37,5 +37,5 @@ def what_ended(job: Job) -> str:
     """What the exit code alone does not tell; empty if it tells all."""
     if job["state"] == "SUCCEEDED":
         return ""
-    why = f": {printable(reason(job))}" if reason(job) else ""
+    why = f": {printable(reason(job))}" if reason(job) not in ("", "cancelled") else ""
     return f"job {job['id']} {'was cancelled' if job['state'] == 'CANCELLED' else 'failed'}{why}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import stat
 from contextlib import suppress
 
 from weft.cli.shown import terminal_size
@@ -20,7 +21,8 @@ class Screen:
     """The line is drawn on stderr, and only where the cursor is known to be at the beginning of an empty line."""
 
     def __init__(self) -> None:
-        self.has_line = os.isatty(ERR)
+        # What goes into a pipe may come out on this very terminal, at any time.
+        self.has_line = os.isatty(ERR) and not stat.S_ISFIFO(os.fstat(OUT).st_mode)
         self.is_raw = False
         self._shown = b""
         self._is_at_start = True

@@ -99,7 +99,7 @@ def simulate(
 
     outputs = Outputs(json, csv, report)
     outputs.check()
-    past = _past(traces) if history else None
+    past = _past(traces, jobs) if history else None
     with told() as watcher:
         results = run(
             past.trace if past else traces,
@@ -118,14 +118,14 @@ def simulate(
         _compare(past, results)
 
 
-def _past(traces: tuple[str, ...]) -> Lived:
+def _past(traces: tuple[str, ...], first: int | None) -> Lived:
     from weft.client import Client
     from weft.sim.lived import lived
 
     if traces:
         raise InputError("--history stands in place of a trace", f"leave out {traces[0]}, or leave out --history")
     with Client() as client:
-        return lived(client.history(limit=MOST_JOBS), client.nodes())
+        return lived(client.history(limit=MOST_JOBS), client.nodes(), first)
 
 
 def _compare(past: Lived, results: Results) -> None:

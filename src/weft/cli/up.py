@@ -56,7 +56,9 @@ def up(foreground: bool, policy: str | None, devices: str | None) -> None:
     if devices:
         click.echo("note: the devices stay as they are; to choose others: weft down, then weft up", err=True)
     if policy:
+        before = client.policy()
         client.policy(policy)
+        click.echo(f"policy: {before} → {policy}; no job is restarted", err=True)
     tell_health(client.health(), "runs already")
 
 

@@ -23,13 +23,13 @@ from weft.control.house import PATIENCE_S, House
 from weft.control.link import Link
 from weft.control.locking import taken_lock
 from weft.control.peers import OwnConnections
-from weft.control.settings import Settings, load_settings
 from weft.control.store import Store
 from weft.control.supervision import Supervision
 from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.devices import discover, load_nvml
+from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
 
 BACKLOG = 512

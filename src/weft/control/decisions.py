@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,15 @@ from weft.core.plain import plain
 if TYPE_CHECKING:
     from weft.control.desk import Desk
 
+log = logging.getLogger(__name__)
+
 
 def decide(desk: Desk, now: float) -> None:
     try:
         commands = desk.scheduler.decide(now)
-    except Exception as error:  # noqa: BLE001 - a policy may be anybody's; what happened must be written all the same
+    except Exception as error:
         desk.policy_error = f"{type(error).__name__}: {error}"
+        log.warning("the policy fails; nobody is started", exc_info=error)
         return
     desk.policy_error = ""
     starts = [command for command in commands if isinstance(command, Start)]

@@ -98,6 +98,8 @@ def _progress(desk: Desk, record: Record, step: int, now: float) -> None:
 def _ended(desk: Desk, record: Record, word: Report, now: float) -> None:
     exit_code = word.body.get("exit_code")
     record.note(word.body.get("progress") or {})
+    if word.what == "ended":  # it was over before anybody could say that it had begun
+        record.started_at = record.started_at or record.granted_at
     _gone(desk, record, word.what, exit_code, now)
     ending = record.ending or ending_of(record, word.what, exit_code, str(word.body.get("message", "")))
     if ending.retry_in_s is None:

@@ -11,11 +11,13 @@ from weft.core.events import Event, Failed, Finished, Lost, Woken
 from weft.core.job import Job
 from weft.core.ledger import RECORDERS, Ledger
 from weft.core.plan import Eviction, check
-from weft.core.reasons import Reason
+from weft.core.reasons import Code, Reason
 from weft.core.transitions import State
 from weft.core.values import Cluster
 from weft.core.view import Decider, View
 
+PRECEDENCE = tuple(Code)
+"""Of several holds, the one that is told."""
 COMPLETIONS = (Finished, Failed, Lost)
 """Recorded before all other events of their instant."""
 
@@ -111,5 +113,5 @@ class Scheduler:
         if job.is_running:
             return None
         if job.state is State.HELD:
-            return job.holds[-1]
+            return min(job.holds, key=lambda hold: PRECEDENCE.index(hold.code))
         return self._policy.explain(View(self.ledger, (), now), job)

@@ -31,9 +31,14 @@ def ending(
     known = [status for status in statuses if status]
     if is_stop_wanted and not known and not why_lost:
         return never_started()
-    if why_lost or (len(known) < len(statuses) and not is_stop_wanted):
+    ended_badly = [(rank, each) for rank, each in enumerate(statuses) if each and each.exit_code]
+    # A rank that failed before the others began keeps them from beginning; then the failure is what happened.
+    if why_lost or (len(known) < len(statuses) and not is_stop_wanted and not ended_badly):
         return Ending("lost", {"message": why_lost or "it could not be started"})
     if left_at_step is not None and not is_stop_wanted and all(each.exit_code in (0, LEFT_EXIT_CODE) for each in known):
         return Ending("left", {"step": left_at_step, "waited_s": waited_s})
-    bad = min((each for each in known if each.exit_code), key=lambda each: each.at_s, default=None)
-    return Ending("ended", {"exit_code": bad.exit_code if bad else 0, "message": bad.message if bad else ""})
+    if not ended_badly:
+        return Ending("ended", {"exit_code": 0, "message": ""})
+    rank, bad = min(ended_badly, key=lambda one: one[1].at_s)
+    whose = f"rank {rank} ended with exit code {bad.exit_code}: weft logs --task {rank}" if len(statuses) > 1 else ""
+    return Ending("ended", {"exit_code": bad.exit_code, "message": bad.message or whose})

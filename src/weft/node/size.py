@@ -11,6 +11,19 @@ LARGEST_BYTES = 1 << 60
 WRITTEN = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT]?)|([KMGT])iB|B)", re.IGNORECASE | re.ASCII)
 
 
+LOWEST_LIMIT_BYTES = 64 << 20
+
+
+def parsed_limit(text: str) -> int:
+    """A limit of memory that a Python interpreter can live with."""
+    limit_bytes = parsed_bytes(text)
+    if limit_bytes < LOWEST_LIMIT_BYTES:
+        is_number = text.isdigit() and int(text) >= 64
+        hint = f"at least 64M; did you mean {text}M?" if is_number else "at least 64M"
+        raise InputError(f"with a limit of {text} no Python interpreter could start", hint)
+    return limit_bytes
+
+
 def parsed_bytes(text: str) -> int:
     """The bytes of 268435456, 256M, 256 MiB or 1.5g; units count by 1024."""
     match = WRITTEN.fullmatch(text.strip())

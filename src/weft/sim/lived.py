@@ -28,9 +28,9 @@ class Lived:
     mean_wait_s: float
 
 
-def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> Lived:
+def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]], first: int | None = None) -> Lived:
     """How long a job ran is taken as how long it needs; what it waited, in all its attempts, is left to the policy."""
-    ran = [job for job in jobs if job["run_s"] > 0]
+    ran = sorted((job for job in jobs if job["run_s"] > 0), key=_arrival_s)[:first]
     if not ran:
         raise InputError("no job has run here yet", "weft run -- CMD, and look at it again afterwards")
     traced = [TraceJob(_spec(job), _arrival_s(job), job["run_s"]) for job in ran]

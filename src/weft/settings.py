@@ -12,7 +12,8 @@ from typing import Any
 from weft.core.errors import InputError
 from weft.sim.words import closest
 
-DEFAULT_POLICY = "tiresias-l"
+DEFAULT_POLICY = "tiresias-l:thresholds=60/300/1500/7500"
+"""A pause costs milliseconds here, so who has had a minute can let others go first."""
 
 
 @dataclass(frozen=True)
