@@ -103,6 +103,7 @@ class Why(BaseModel):
     rule: str
     ahead: list[Ahead]
     ahead_count: int
+    held_by: list[Ahead] = Field(description="who runs now")
     estimate: Estimate
     preemptions: list[Preemption]
     text: list[str] = Field(description="all of it in words")

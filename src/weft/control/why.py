@@ -12,6 +12,7 @@ from weft.control.forecast import starts_in_s
 from weft.control.record import State
 from weft.control.store import Store
 from weft.control.views import Json, Views, iso
+from weft.core.job import Job
 from weft.core.plain import reason_of
 from weft.core.reasons import Code, Reason
 from weft.core.snapshot import snapshot
@@ -37,21 +38,23 @@ def why_live(desk: Desk, store: Store, views: Views, job_id: str, now: float, po
         "state": desk.state(job_id),
         "reason": views.reason(desk, job_id, now),
         "rule": desk.scheduler.rule,
-        "ahead": [
-            {
-                "id": job.id,
-                "name": desk.records[job.id].name,
-                "gang_size": job.gang_size,
-                "state": desk.state(job.id),
-                "attained_s": round(job.attained(now), 1),
-            }
-            for job in ahead[:MOST_AHEAD]
-        ],
+        "ahead": [_standing(desk, job, now) for job in ahead[:MOST_AHEAD]],
         "ahead_count": len(ahead),
+        "held_by": [_standing(desk, job, now) for job in list(desk.scheduler.ledger.running.values())[:MOST_AHEAD]],
         "estimate": _forecast(desk, store, job_id, now, policy)
         if job_id in line
         else _none("it is being ended" if desk.records[job_id].ending else "it does not wait in line"),
         "preemptions": preemptions(store.all("log_of_job", job_id)),
+    }
+
+
+def _standing(desk: Desk, job: Job, now: float) -> Json:
+    return {
+        "id": job.id,
+        "name": desk.records[job.id].name,
+        "gang_size": job.gang_size,
+        "state": desk.state(job.id),
+        "attained_s": round(job.attained(now), 1),
     }
 
 
@@ -70,6 +73,7 @@ def why_ended(row: Mapping[str, Any], store: Store) -> Json:
         "rule": "",
         "ahead": [],
         "ahead_count": 0,
+        "held_by": [],
         "estimate": _none("it is over"),
         "preemptions": preemptions(store.all("log_of_job", row["id"])),
     }
@@ -104,18 +108,21 @@ def in_words(answer: Json) -> list[str]:
         more = answer["ahead_count"] - len(answer["ahead"])
         lines.append(f"ahead of it: {first}{f' and {more} more' if more else ''}")
     if state in (State.PENDING, State.PAUSED):
+        holders = [f"{job['id']} ({job['name']}, {span(job['attained_s'])})" for job in answer["held_by"]]
+        if holders:
+            lines.append(f"devices are held, with so much device-time so far, by: {', '.join(holders)}")
         lines.append(f"the rule: {answer['rule']}")
-        lines.append(_estimate_in_words(answer["estimate"]))
+        lines.append(_estimate_in_words(answer["estimate"], "starts" if state is State.PENDING else "goes on"))
     for one in answer["preemptions"][-3:]:
         lines.append(_preemption_in_words(one))
     return lines
 
 
-def _estimate_in_words(estimate: Json) -> str:
+def _estimate_in_words(estimate: Json, verb: str) -> str:
     starts_in_s, how = estimate["starts_in_s"], estimate["how"]
     if starts_in_s is None:
-        return f"when it starts cannot be said: {how}"
-    return f"it starts {'at once' if starts_in_s < 1 else f'in about {span(starts_in_s)}'}, {how}"
+        return f"when it {verb} cannot be said: {how}"
+    return f"it {verb} {'at once' if starts_in_s < 1 else f'in about {span(starts_in_s)}'}, {how}"
 
 
 def _preemption_in_words(one: Json) -> str:
