@@ -19,7 +19,7 @@ from weft.sim.trace import TraceJob
 TRAIN = Path(__file__).parents[1] / "demo" / "train.py"
 PREDICTION = Path("out/prediction.json")
 POLICIES = ("fifo", "tiresias-l:thresholds=5")
-FEW, MANY = 60, 360
+FEW, MANY = 60, 900
 """Steps of the two exclusive runs that tell a step's time from that of starting up."""
 JOBS = [(0.0, 900), (0.5, 900), (3.0, 60), (4.0, 60), (6.0, 200), (8.0, 60)]
 """When each is submitted, and how many steps it trains."""
