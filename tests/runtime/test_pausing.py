@@ -188,7 +188,8 @@ for child in started: child.wait()
         assert [rank.state for rank in running.task.status().ranks] == ["gated", "gated"]
         running.task.resume()
         (tmp_path / "over").touch()
-        assert running.end()[::2] == ("done\ndone\n", 0)
+        printed, _, code = running.end()
+        assert (printed.count("done"), code) == (2, 0)  # their words may come before their line ends
 
 
 def test_one_script_after_the_other_takes_the_page_over() -> None:
