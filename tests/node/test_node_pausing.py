@@ -10,6 +10,7 @@ import pytest
 from nodes import Message, Node
 
 from waiting import state_of, wait_until
+from weft.node.task import attach
 
 STEPS = """
 import os, sys, threading, time, weft
@@ -141,6 +142,8 @@ def test_a_paused_job_survives_its_coordinator_and_is_paused_for_the_next(node: 
 def test_a_gang_that_can_leaves_as_a_whole(node: Node) -> None:
     one_leaves_late = "import atexit, os, time; atexit.register(time.sleep, 0.3 * int(os.environ['RANK']))"
     begin(node, stepping(node, one_leaves_late + RESUMABLE, on=(0, 1), tasks=2))
+    with attach(*(node.run / f"1.1.{rank}.page" for rank in (0, 1))) as task:
+        wait_until(lambda: len(task.ranks) == 2, "both make steps")
     pause(node, needs_bytes=TIGHT)
     left = node.daemon.end()
     assert left["what"] == "left"
