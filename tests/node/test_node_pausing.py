@@ -147,8 +147,16 @@ def test_a_gang_that_can_leaves_as_a_whole(node: Node) -> None:
     pause(node, needs_bytes=TIGHT)
     left = node.daemon.end()
     assert left["what"] == "left"
-    (node.folder / "over").touch()
     node.daemon.send(stepping(node, RESUMABLE, attempt=2, generation=2, on=(0, 1), tasks=2))
+
+    def said() -> list[list[str]]:
+        return [node.output(task=rank).splitlines() for rank in (0, 1)]
+
+    wait_until(lambda: all(len(lines) == 2 for lines in said()), "both go on")
+    (node.folder / "over").touch()  # only now: the first to end, which it does with 4, ends the other
+    assert [first for first, _ in said()] == ["from 0", "from 0"]
+    assert max(int(again.split()[1]) for _, again in said()) == left["step"]
+    assert "from 0" not in [again for _, again in said()]
     wait_until(lambda: len(node.daemon.all("ended")) == 1, "the next attempt ends")
 
 
