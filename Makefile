@@ -1,4 +1,5 @@
-# Every verb does its own set-up: a virtual environment in .venv, made anew when pyproject.toml changes.
+# Every verb does its own set-up: a virtual environment in .venv, with weft installed anew when what it is built from
+# changes; Python sources are used where they are.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ READY := $(VENV)/.ready
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml hatch_build.py $(wildcard native/*.c native/*.h)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: weft needs Python 3.11 or newer"; echo "hint: make PYTHON=/path/to/python3.11 ..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
@@ -32,5 +33,5 @@ bench: $(READY)  ## Print each figure beside its goal and the peers' (TRACES=../
 	$(BIN)/python bench/run.py
 
 clean:  ## Remove what the other verbs made
-	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) out src/weft/runtime/libweft.so .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

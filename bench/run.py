@@ -9,6 +9,7 @@ from pathlib import Path
 import agreement
 import live
 import philly
+import sharing
 import stepping
 import synthetic
 from figures import show
@@ -18,6 +19,12 @@ def main() -> int:
     all_met = show("Under weft against bare, real training on one core", stepping.overhead())
     all_met &= show("Boundary, gate, resume", stepping.latencies())
     all_met &= show("Start", stepping.starts())
+    all_met &= show("Lanes: turns", sharing.handovers())
+    if sharing.is_there():
+        all_met &= show("Lanes: three PyTorch jobs on one core", sharing.lanes())
+        all_met &= show("Limits, swapping, duty", sharing.scaling())
+    else:
+        print("\nNo native library (weft doctor says why): nothing was measured of it.")
     all_met &= show("Live: starting a job", live.starts())
     all_met &= show("Live: submitting", live.submits())
     all_met &= show("Live: a long queue, a long past", [*live.restarts(), *live.memory()])

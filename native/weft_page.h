@@ -7,7 +7,7 @@
 
 #define WEFT_PAGE_BYTES 4096
 #define WEFT_PAGE_MAGIC UINT64_C(0x4547415054464557) /* "WEFTPAGE" as it stands in the file */
-#define WEFT_PAGE_VERSION 1
+#define WEFT_PAGE_VERSION 2
 
 struct weft_metric {
     char name[24];
@@ -31,8 +31,8 @@ struct weft_page {
     uint64_t duty;    /* per cent */
     uint64_t limit;   /* device memory in bytes, 0 = none */
     uint64_t lane;
-    uint64_t lane_base;
-    uint64_t lane_weight;
+    int64_t lane_base; /* the next turn is of the waiting member with the smallest base + weight * used / 1000 */
+    int64_t lane_weight;
     uint64_t stopped; /* the generation whose pause stopped the process group, 0 = it is not stopped */
 
     /* job -> coordinator */
@@ -44,7 +44,7 @@ struct weft_page {
     uint64_t step;      /* steps completed */
     uint64_t heartbeat; /* monotonic nanoseconds */
     uint64_t source;    /* what tells the boundary */
-    uint64_t persistent; /* bytes */
+    uint64_t persistent; /* bytes; this and the next, overflow and idle to peak are the native library's */
     uint64_t ephemeral;
     uint64_t host;
     uint64_t overflow;
@@ -53,7 +53,13 @@ struct weft_page {
     uint64_t depth;  /* how deep the present pause has got */
     uint64_t paused; /* nanoseconds spent in pauses; no step's duration contains them */
     uint64_t durations_count;
-    uint64_t unused_1[7];
+    uint64_t idle;        /* nanoseconds that the duty inserted, ever */
+    uint64_t turns;       /* taken in the lane */
+    uint64_t turn_waited; /* nanoseconds, ever */
+    uint64_t copied_out;  /* bytes of survivors, ever */
+    uint64_t peak;        /* most bytes on the device */
+    uint64_t native;      /* version of the native library that serves this process, 0 = none */
+    uint64_t unused_1[1];
 
     uint64_t durations[64]; /* a ring, nanoseconds */
     uint64_t message_length;

@@ -79,6 +79,11 @@ class Home:
     def node_socket(self) -> Path:
         return self.run / "node.sock"
 
+    @property
+    def tier(self) -> Path:
+        """Where memory goes that does not fit, in files without names."""
+        return self.root / "tier"
+
     def job(self, job_id: str) -> Path:
         return self.root / "jobs" / job_id
 

@@ -10,7 +10,18 @@ from typing import Any, TypedDict
 from weft.core.errors import InputError
 
 CLASSES = ("auto", "guaranteed", "opportunistic")
-OF_AN_OUTER_JOB = ("WEFT_PAGE", "WEFT_TASK", "WEFT_JOB_ID", "WEFT_ATTEMPT", "WEFT_CHECKPOINTS", "WEFT_ARRAY_INDEX")
+OF_AN_OUTER_JOB = (
+    "WEFT_PAGE",
+    "WEFT_TASK",
+    "WEFT_JOB_ID",
+    "WEFT_ATTEMPT",
+    "WEFT_CHECKPOINTS",
+    "WEFT_ARRAY_INDEX",
+    "WEFT_TIER",
+    "WEFT_STRICT",
+    "WEFT_LANE",
+    "WEFT_LANE_CAPACITY",
+)
 OF_AN_OUTER_GANG = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -91,11 +102,19 @@ def cleaned(environ: Mapping[str, str]) -> dict[str, str]:
     if path := env.get("PYTHONPATH"):
         from weft.node.launch import INJECT
 
-        entries = [entry for entry in path.split(":") if entry != INJECT]
-        env["PYTHONPATH"] = ":".join(entries)
-        if not entries:
-            del env["PYTHONPATH"]
+        _keep(env, "PYTHONPATH", [entry for entry in path.split(":") if entry != INJECT])
+    if before := env.get("LD_PRELOAD"):
+        from weft.node.serving import others_preloaded
+
+        _keep(env, "LD_PRELOAD", others_preloaded(before))
     return env
+
+
+def _keep(env: dict[str, str], name: str, entries: Sequence[str]) -> None:
+    """A variable without entries is none."""
+    env[name] = ":".join(entries)
+    if not entries:
+        del env[name]
 
 
 def present_umask() -> int:

@@ -31,6 +31,8 @@ class Settings:
     """Rows of the log between two snapshots: a restart folds at most so many."""
     log_days: float = 30.0
     """How long rows of the log are kept once a snapshot covers them."""
+    strict_memory: bool = False
+    """A job fails when it takes more device memory than its --gpu-mem; else the rest goes to disk, and it is slower."""
     quotas: Mapping[str, int] = field(default_factory=dict)
     """Devices for guaranteed jobs, by tenant."""
 
@@ -46,6 +48,10 @@ KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "a whole number of rows, 1 or more",
     ),
     "log_days": (lambda value: _is_number(value), "a number of days, 0 or more"),
+    "strict_memory": (
+        lambda value: isinstance(value, bool),
+        "true or false: whether a job that takes more device memory than its --gpu-mem fails",
+    ),
     "tenants": (lambda value: isinstance(value, dict), "a table, e.g. [tenants.vision] with quota = 4"),
 }
 VARIABLES = {"WEFT_POLICY": "policy", "WEFT_DEVICES": "devices"}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +17,10 @@ from command import Weft, command_line
 from typist import Typist
 
 from waiting import PATIENCE_S, state_of, wait_until
+from weft.node import bounds
+from weft.runtime import lanes
 
+MEMORY = "/dev/shm"  # noqa: S108 - a tmpfs
 PYTHON = f"{sys.executable} -I -S"
 CONTROL_C, CONTROL_Z, CONTROL_BACKSLASH = "\x03", "\x1a", "\x1c"
 ANSWERS = """
@@ -217,8 +222,6 @@ def test_the_folder_of_checkpoints_is_made_and_named_in_full() -> None:
         (["--page", "few.csv"], "no command is given", "weft exec -- python train.py"),
         (["--pge", "x", "true"], "No such option '--pge'", "--help"),
         (["--limit", "much", "true"], '"much" is not a size', "512M"),
-        (["--limit", "256", "true"], "with a limit of 256 no Python interpreter could start", "did you mean 256M?"),
-        (["--limit", "63M", "true"], "with a limit of 63M no Python interpreter could start", "at least 64M"),
         (["--checkpoints", "few.csv", "true"], "checkpoints cannot be written to few.csv: file exists", "another"),
         (["--checkpoints", "few.csv/a", "true"], "few.csv/a: not a directory", "another"),
         (["--checkpoints", "/proc/self", "true"], "checkpoints cannot be written to /proc/self: ", "another"),
@@ -236,9 +239,76 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(
     assert hint in said_hint.removeprefix("hint: ")
 
 
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (["--limit", "256"], "with a limit of 256 PyTorch could hardly do anything", "did you mean 256M?"),
+        (["--limit", "1023K"], "with a limit of 1023K PyTorch could hardly do anything", "at least 1M"),
+        (["--strict"], "there is no --limit to be strict about", "--limit 2G --strict"),
+        (["--limit", "1G", "--overflow", MEMORY], f"{MEMORY} is on tmpfs, in memory", "--overflow /var/tmp"),
+        (["--overflow", "few.csv"], "nothing can overflow to few.csv: file exists", "--overflow DIR"),
+        (["--overflow", "/proc/self"], "nothing can overflow to /proc/self: ", "another folder"),
+        (["--duty", "0"], "0 is not in the range 1<=x<=100", "--help"),
+        (["--lane-weight", "2"], "there is no lane to say this about", "--lane NAME"),
+        (["--lane", ""], '"" is no lane', "a plain name"),
+        (["--lane", "./a"], "a lane's page must be in memory", "--lane /dev/shm/NAME"),
+        (["--lane", f"{MEMORY}/gone/a"], "there is no folder /dev/shm/gone", "a plain name"),
+        (["--lane", MEMORY], "", "--lane /dev/shm/NAME"),
+        (["--lane", "a", "--lane-capacity", "much"], '"much" is not a size', "512M"),
+        (["--lane", "a", "--lane-capacity", "5"], "a lane of 5 would hold next to nothing", "1M or more"),
+        (["--lane", "a", "--lane-base", str(1 << 63)], f"--lane-base {1 << 63} is too large", "64 bits"),
+    ],
+)
+def test_bounds_that_make_no_sense_are_refused(
+    weft: Weft, monkeypatch: pytest.MonkeyPatch, words: list[str], error: str, hint: str
+) -> None:
+    monkeypatch.setattr(bounds, "the_library", lambda: ("/somewhere/libweft.so", ""))
+    test_what_cannot_be_done_is_refused_before_anything_starts(weft, [*words, "true"], error, hint)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"not a lane" * 1000, "is not a lane of weft"),
+        (b"WEFT", "is not a lane of weft"),
+        (struct.pack("=QQQ", lanes.LANE_MAGIC, 9, lanes.LANE_BYTES), "is a lane of version 9; this weft knows 1"),
+        (struct.pack("=QQQ", lanes.LANE_MAGIC, 1, lanes.LANE_BYTES), "is a damaged lane: 24 bytes long"),
+    ],
+)
+def test_a_foreign_file_is_no_lane_and_stays_as_it_is(
+    weft: Weft, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
+) -> None:
+    monkeypatch.setattr(bounds, "the_library", lambda: ("/somewhere/libweft.so", ""))
+    with tempfile.NamedTemporaryFile(dir=MEMORY, prefix="weft-test-") as file:
+        file.write(content)
+        file.flush()
+        result = weft("exec", "--lane", file.name, "true")
+        assert (result.exit_code, Path(file.name).read_bytes()) == (2, content)
+    assert f"error: {file.name} {said}\nhint: it is left as it was" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--lane", "a"], ["--duty", "50"], ["--overflow", "."], ["--limit", "1G", "--strict"]],
+    ids=lambda it: it[0],
+)
+def test_what_needs_the_library_is_refused_without_it(
+    weft: Weft, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr(bounds, "the_library", lambda: ("", "weft was installed without its native library"))
+    error = (
+        f"{next(word for word in reversed(words) if word.startswith('--'))} cannot be had: weft was installed without"
+    )
+    test_what_cannot_be_done_is_refused_before_anything_starts(weft, [*words, "true"], error, "weft doctor")
+    for limit in ("256", "63M"):
+        error = f"with a limit of {limit} no Python interpreter could start"
+        test_what_cannot_be_done_is_refused_before_anything_starts(weft, ["--limit", limit, "true"], error, "64M")
+
+
 def test_the_limit_is_explained_as_it_is(weft: Weft) -> None:
     said = " ".join(weft("exec", "--help").stdout.split())
-    assert "the private memory (RLIMIT_DATA) of each process of the command" in said
+    assert "bounds what PyTorch allocates in each process of the command, and nothing else" in said
+    assert "all private memory (RLIMIT_DATA) of each process instead" in said
 
 
 def test_it_loads_nothing_that_takes_long() -> None:

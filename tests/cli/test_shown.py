@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from weft.cli.progress import line_about
-from weft.cli.shown import clock, devices, printable, rate, shortened, size
+from weft.cli.shown import clock, device_memory, devices, printable, rate, shortened, size
+
+MEASURED = {"persistent_bytes": 1536, "ephemeral_bytes": 4096, "peak_bytes": 5120, "overflow_bytes": 0}
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,25 @@ def test_a_time_is_written_as_squeue_does(seconds: float | None, text: str) -> N
 )
 def test_a_size_is_written_in_units_that_count_by_1024(size_bytes: int | None, text: str) -> None:
     assert size(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("memory", "text"),
+    [
+        (None, ""),
+        ({"peak_bytes": None, "limit_bytes": None}, ""),
+        ({"peak_bytes": None, "limit_bytes": 4 << 30}, "4G allowed"),
+        ({**MEASURED, "limit_bytes": None}, "P 1.5K, T 4K, peak 5K, overflow 0B"),
+        (
+            {**MEASURED, "overflow_bytes": 512, "limit_bytes": 5120},
+            "P 1.5K, T 4K, peak 5K of 5K allowed, overflow 512B",
+        ),
+    ],
+)
+def test_device_memory_is_what_lasts_what_a_step_has_and_what_may_be_used(
+    memory: dict[str, Any] | None, text: str
+) -> None:
+    assert device_memory({"memory": memory} if memory else {}) == text
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class Post:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "node.sock"
         self.store = Store(folder / "weft.db")
-        self.link = Link(self.store.environment, GRACES)
+        self.link = Link(self.store.environment, GRACES, strict_memory=True)
         self.writer = Writer(
             self.store, Clock(), lambda: load_desk(self.store, POLICIES["fifo"](), {}), self.link.send, 30.0, 5_000
         )
@@ -111,6 +111,7 @@ def test_a_coordinator_that_says_hello_hears_everything_with_its_environment(fol
         line.hello()
         run_it, synced = await line.hear_until("synced")
         assert (run_it["job"], run_it["devices"], run_it["launch"]["env"]) == ("1", [0], {"KEY": "value \udcff"})
+        assert run_it["launch"]["strict"] is True
         assert "environment" not in run_it
         assert synced == {"type": "synced", **GRACES}
         assert (post.link.is_up, post.link.pid) == (True, 7)

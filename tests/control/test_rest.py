@@ -20,6 +20,7 @@ JOB_KEYS = {
     "id", "name", "tenant", "class", "state", "reason", "exit_code", "attempt", "devices", "submitted_at", "started_at",
     "finished_at", "steps", "step_rate_hz", "command", "cwd", "gpus", "ntasks", "array", "array_index", "after",
     "position", "metrics", "eta_s", "run_s", "wait_s", "preemptions", "log", "retries", "time_s", "pids", "host_bytes",
+    "memory",
 }  # fmt: skip
 
 
@@ -232,7 +233,9 @@ def test_metrics_can_be_read_by_the_official_parser(weft: Served) -> None:
 
     job_id = submitted(weft, name='a "quoted" name')
     weft.tell(Report(job_id, 1, "started", {"pids": [1]}))
-    submitted(weft)
+    submitted(weft, gpu_mem_bytes=1 << 30)
+    measured = {"persistent_bytes": 7, "ephemeral_bytes": 5, "overflow_bytes": 3, "peak_bytes": 9}
+    weft.writer.desk.records[job_id].note(measured)
     status, text = weft.ask("GET", "/metrics")
     assert status == 200
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -240,6 +243,10 @@ def test_metrics_can_be_read_by_the_official_parser(weft: Served) -> None:
     assert (states["RUNNING"], states["PENDING"]) == (2, 0)
     found = {sample.labels["state"]: sample.value for sample in families["weft_devices"].samples}
     assert found == {"free": 0, "busy": 2, "unmanaged": 0}
+    for name, size in measured.items():
+        (sample,) = families[f"weft_job_device_memory_{name}"].samples
+        assert (sample.labels["job"], sample.value) == (job_id, size)
+    assert [sample.value for sample in families["weft_job_device_memory_limit_bytes"].samples] == [1 << 30]
 
 
 def test_going_down_ends_what_runs_if_that_is_asked_for(weft: Served) -> None:

@@ -22,6 +22,8 @@ WRONG = {
     "no patience at all": ("silent_s = 0", "silent_s = 0 is wrong", "above 0"),
     "a snapshot of nothing": ("snapshot_rows = 0", "snapshot_rows = 0 is wrong", "1 or more"),
     "half a row": ("snapshot_rows = 2.5", "snapshot_rows = 2.5 is wrong", "a whole number"),
+    "strict in words": ('strict_memory = "yes"', "strict_memory = 'yes' is wrong", "true or false"),
+    "strict in numbers": ("strict_memory = 1", "strict_memory = 1 is wrong", "true or false"),
     "days in words": ('log_days = "many"', "log_days = 'many' is wrong", "0 or more"),
     "tenants that are a list": ("tenants = []", "tenants = [] is wrong", "quota"),
     "a tenant that is a number": ("tenants.vision = 4", "[tenants.vision] = 4 is wrong", "quota = N"),
@@ -61,10 +63,11 @@ def test_without_a_file_everything_is_as_by_default(tmp_path: Path) -> None:
 def test_everything_can_be_set(tmp_path: Path) -> None:
     (tmp_path / "weft.toml").write_text(
         'policy = "fifo"\ndevices = "cpu=2"\nstop_grace_s = 0\npause_grace_s = 2.5\nsilent_s = 30\n'
-        "snapshot_rows = 100\nlog_days = 7\n"
+        "snapshot_rows = 100\nlog_days = 7\nstrict_memory = true\n"
         "[tenants.vision]\nquota = 4\n[tenants.speech]\nquota = 0\n"
     )
-    expected = Settings("fifo", "cpu=2", 0, 2.5, 30, 100, log_days=7, quotas={"vision": 4, "speech": 0})
+    quotas = {"vision": 4, "speech": 0}
+    expected = Settings("fifo", "cpu=2", 0, 2.5, 30, 100, log_days=7, strict_memory=True, quotas=quotas)
     assert load_settings(tmp_path / "weft.toml", {}, {}) == expected
 
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from weft.core.errors import InputError
-from weft.node.depth import depth_for
 from weft.node.devices import cpu_devices, cuda_devices, discover, machine_bytes
 from weft.node.holding import Holding
-from weft.node.kinds import Cpu, Cuda
+from weft.node.kinds import Cpu, Cuda, Limits
 
 
 class Nvml:
@@ -162,27 +161,8 @@ def test_a_task_on_gpus_sees_only_its_own_and_its_memory_is_theirs() -> None:
     kind = Cuda(nvml)
     assert kind.environment(devices[1:], {})["CUDA_VISIBLE_DEVICES"] == "1"
     assert kind.held_bytes([7], devices) == 2 << 30
-    assert kind.limit_bytes(1 << 30) == 0
+    assert kind.limits(1 << 30, 2 << 30) == Limits(1 << 30, 0)
     assert not kind.can_move
-
-
-@pytest.mark.parametrize(
-    ("held", "own", "needs", "can_checkpoint", "depth"),
-    [
-        (0, 40, 60, True, "gate"),
-        (0, 41, 60, True, "checkpoint"),
-        (0, 41, 60, False, "gate"),
-        (30, 20, 50, True, "gate"),
-        (31, 20, 50, True, "checkpoint"),
-        (0, 50, None, True, "gate"),
-        (0, 51, None, True, "checkpoint"),
-        (0, 0, 101, True, "checkpoint"),
-    ],
-)
-def test_a_pause_is_as_shallow_as_leaves_room(
-    held: int, own: int, needs: int | None, can_checkpoint: bool, depth: str
-) -> None:
-    assert depth_for(100, held, own, needs, can_checkpoint) == depth
 
 
 def test_devices_are_held_all_or_none_and_whoever_waits_is_woken() -> None:

@@ -199,7 +199,7 @@ def test_a_page_of_another_version_or_cut_short_is_refused_and_untouched(shm: Pa
     content = bytearray(path.read_bytes())
     content[layout.VERSION * 8] = 9
     path.write_bytes(content)
-    assert "is a control page of version 9; this weft knows 1" in refusal(path)
+    assert "is a control page of version 9; this weft knows 2" in refusal(path)
     assert path.read_bytes() == content
 
 

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from underweft import page_folder
 
+from underweft import page_folder
 from waiting import wait_until
 from weft.runtime import layout
 from weft.runtime.layout import PAGE_BYTES
 from weft.runtime.page import Page, PageError, create, open_page
 
 HEADER = Path(__file__).parents[2] / "native" / "weft_page.h"
-NOT_WORDS = {"PAGE_BYTES", "PAGE_MAGIC", "PAGE_VERSION", "CAN_CHECKPOINT", "LEFT_EXIT_CODE", "LOW_BITS"}
+NOT_WORDS = {"PAGE_BYTES", "PAGE_MAGIC", "PAGE_VERSION", "CAN_CHECKPOINT", "CAN_SWAP", "LEFT_EXIT_CODE", "LOW_BITS"}
 SIZES = {"DURATIONS_LENGTH", "MESSAGE_BYTES", "METRICS_LENGTH", "METRIC_WORDS", "METRIC_NAME_BYTES"}
 
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_no_page_is_refused_and_left_alone(path: Path) -> None:
 
 def test_a_page_of_another_version_is_refused_by_its_number(path: Path) -> None:
     with_words(path, VERSION=9)
-    with pytest.raises(PageError, match="version 9; this weft knows 1"):
+    with pytest.raises(PageError, match="version 9; this weft knows 2"):
         open_page(str(path))
 
 

@@ -33,8 +33,18 @@ OPTIONS = (
         metavar="M",
         help="Start M processes as one gang, each with torchrun's variables (RANK, WORLD_SIZE, ...).  [default: 1]",
     ),
-    click.option("--gpu-mem", metavar="SIZE", help="Device memory it may use, as in 4G."),
-    click.option("--mem", metavar="SIZE", help="Host memory it may use, as in 16G."),
+    click.option(
+        "--gpu-mem",
+        metavar="SIZE",
+        help="Device memory each task may use, as in 4G: what PyTorch allocates there. The rest goes to disk, which is "
+        "slow; it fails with strict_memory = true in weft.toml, or without weft's native library.",
+    ),
+    click.option(
+        "--mem",
+        metavar="SIZE",
+        help="Host memory it may use besides, as in 16G. On cpu devices, which have the host's, both together bound "
+        "the private memory (RLIMIT_DATA) of each process; more fails.",
+    ),
     click.option(
         "--class",
         "job_class",

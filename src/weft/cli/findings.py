@@ -21,14 +21,17 @@ from weft.cli.shown import size
 from weft.client import Client, NotRunningError
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
+from weft.node.bounds import the_library
 from weft.node.mounts import file_system
 from weft.node.private import private_folder
 from weft.runtime.futex import CALLS
+from weft.runtime.native import VERSION
 
 OLDEST_PYTHON = (3, 11)
 LEAST_DISK_BYTES = 1 << 30
 LEAST_MEMORY_BYTES = 16 << 20
 MOST_SKEW_S = 2.0
+OFF_WITHOUT_LIBRARY = "lanes, duty, overflow, swap-out, limits of device memory alone, and what jobs use of it"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,18 @@ class Finding:
 
 def findings() -> list[Finding]:
     home = Home.find()
-    return [_python(), _torch(), *_home(home), _pages(), _pidfd(), _futex(), _nvml(), _settings(home), *_daemon(home)]
+    return [
+        _python(),
+        _torch(),
+        _native(),
+        *_home(home),
+        _pages(),
+        _pidfd(),
+        _futex(),
+        _nvml(),
+        _settings(home),
+        *_daemon(home),
+    ]
 
 
 def _python() -> Finding:
@@ -53,6 +67,15 @@ def _torch() -> Finding:
     """That it is missing here is no fault: a job may use the Python of another environment."""
     is_there = importlib.util.find_spec("torch") is not None
     return Finding("PyTorch", True, "found" if is_there else "not in this environment; jobs may bring their own")
+
+
+def _native() -> Finding:
+    """Without it jobs run, but their device memory is their own affair."""
+    library, why_not = the_library()
+    if library:
+        return Finding("native library", True, f"{library}, version {VERSION}")
+    hint = "with a C compiler (cc, or CC=...) on this machine, install weft again: pip install --force-reinstall weft"
+    return Finding("native library", False, f"{why_not}; off are {OFF_WITHOUT_LIBRARY}", hint)
 
 
 def _home(home: Home) -> Iterator[Finding]:

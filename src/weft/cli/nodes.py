@@ -6,7 +6,7 @@ import click
 
 from weft.cli.shown import show_json, show_table, size
 
-HEADS = ("NODE", "NODE STATE", "DEVICE", "TYPE", "MEMORY", "CORES", "STATE", "JOBS")
+HEADS = ("NODE", "NODE STATE", "DEVICE", "TYPE", "MEMORY", "USED", "CORES", "STATE", "JOBS")
 
 
 @click.command(short_help="List nodes and their devices.")
@@ -14,7 +14,8 @@ HEADS = ("NODE", "NODE STATE", "DEVICE", "TYPE", "MEMORY", "CORES", "STATE", "JO
 def nodes(is_json: bool) -> None:
     """List nodes and their devices, and which jobs are on them.
 
-    A device is free, busy, or unmanaged: somebody else's process is on it, so weft leaves it alone.
+    A device is free, busy, or unmanaged: somebody else's process is on it, so weft leaves it alone. USED is what
+    PyTorch holds of its memory in the jobs that run there, as far as it is measured.
     """
     from weft.client import Client
 
@@ -29,6 +30,7 @@ def nodes(is_json: bool) -> None:
             f"{device['kind']}:{device['index']}",
             device["type"],
             size(device["memory_bytes"]),
+            size(device.get("used_bytes")),
             ",".join(map(str, device["cores"] or [])),
             device["state"],
             ",".join(device["jobs"]) or device["blocked_by"] or "",

@@ -90,6 +90,17 @@ def size(size_bytes: float | None) -> str:
     return f"{_three_figures(size_bytes / 1024**unit)}{'BKMGT'[unit]}"
 
 
+def device_memory(job: Mapping[str, Any]) -> str:
+    """P outlives a step, T is the most that a step has besides. Empty where nothing is known."""
+    memory = job.get("memory") or {}
+    limit = f"{size(memory['limit_bytes'])} allowed" if memory.get("limit_bytes") else ""
+    if memory.get("peak_bytes") is None:
+        return limit
+    peak = f"peak {size(memory['peak_bytes'])}{f' of {limit}' if limit else ''}"
+    parts = [f"P {size(memory['persistent_bytes'])}", f"T {size(memory['ephemeral_bytes'])}", peak]
+    return ", ".join([*parts, f"overflow {size(memory['overflow_bytes'])}"])
+
+
 def count(number: float | None) -> str:
     return NOTHING if number is None else f"{number:.0f}"
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from weft.cli.ids import job_id_argument
-from weft.cli.shown import clock, count, devices, local_time, printable, rate, reason, show_json, size
+from weft.cli.shown import clock, count, device_memory, devices, local_time, printable, rate, reason, show_json, size
 
 
 @click.command(short_help="Show one job in full.")
@@ -51,7 +51,8 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "steps", f"{count(job['steps'])}, {rate(job['step_rate_hz'])} a second"
     yield "reported", ", ".join(f"{name} {value:.4g}" for name, value in (job.get("metrics") or {}).items())
     yield "ends in", clock(job.get("eta_s"))
-    yield "memory", size(job["host_bytes"]) if job.get("host_bytes") else ""
+    yield "memory", device_memory(job)
+    yield "on host", size(job["host_bytes"]) if job.get("host_bytes") else ""
     if job.get("preemptions"):
         yield "preempted", f"{job['preemptions']} times; weft why {job['id']}"
     yield "log", job.get("log") or ""

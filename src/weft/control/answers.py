@@ -27,6 +27,16 @@ class Problem(BaseModel):
     hint: str = ""
 
 
+class Memory(BaseModel):
+    """On its devices, over all its tasks, as the native library measures it; null where there is none."""
+
+    persistent_bytes: int | None = Field(description="what outlives a step: the model, the optimizer's state")
+    ephemeral_bytes: int | None = Field(description="the most that a step has besides")
+    overflow_bytes: int | None = Field(description="of these, what does not fit and is in the next tier")
+    peak_bytes: int | None = Field(description="the most that was on the devices at once")
+    limit_bytes: int | None = Field(description="what it may use, if it said so")
+
+
 class Job(BaseModel):
     id: str
     name: str
@@ -62,6 +72,7 @@ class Job(BaseModel):
     log: str
     pids: list[int]
     host_bytes: int
+    memory: Memory
 
 
 class OneJob(Job):
@@ -93,6 +104,7 @@ class Preemption(BaseModel):
     how: str | None = None
     step: int | None = None
     waited_s: float | None = None
+    held_bytes: int | None = Field(None, description="of memory, while it paused")
     paused_s: float | None
 
 
@@ -129,6 +141,7 @@ class Device(BaseModel):
     blocked_by: str | None
     state: Literal["free", "busy", "unmanaged"]
     jobs: list[str]
+    used_bytes: int = Field(description="by the jobs that run there, as far as it is measured")
 
 
 class Node(BaseModel):

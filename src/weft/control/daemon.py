@@ -42,7 +42,7 @@ async def serve(home: Home, settings: Settings, named: NamedPolicy, store: Store
     """Until somebody asks to leave. Jobs that run are left as they are."""
     clock = Clock(store.last_mark())
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
-    link = Link(store.environment, graces)
+    link = Link(store.environment, graces, strict_memory=settings.strict_memory)
 
     def load() -> Desk:
         return load_desk(store, house.new_policy() if house else named.build(), settings.quotas)

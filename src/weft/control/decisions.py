@@ -66,8 +66,9 @@ def _preempt(desk: Desk, command: Preempt, starts: Sequence[Start]) -> None:
     record = desk.records[command.job_id]
     if not record.ending:
         record.preemptions += 1
-        needs_bytes = _needed_bytes(desk, desk.job(record.id).last_allocation, starts)
-        desk.out.orders.append(pause_order(record, command.generation, needs_bytes))
+        comers = _comers(desk, desk.job(record.id).last_allocation, starts)
+        ids = [one.id for one, _ in comers]
+        desk.out.orders.append(pause_order(record, command.generation, _needed_bytes(comers), ids))
     desk.note("Preempt", record.id, plain(command))
 
 
@@ -82,16 +83,24 @@ def _start(desk: Desk, command: Start, now: float) -> None:
     desk.note("Start", record.id, plain(command))
 
 
-def _needed_bytes(desk: Desk, freed: Allocation, starts: Sequence[Start]) -> int | None:
-    """The memory that those who get these devices have declared; None if one of them has not."""
-    total = 0
-    for start in starts:
-        if any(node == other and mask & theirs for node, mask in freed for other, theirs in start.allocation):
-            declared = desk.job(start.job_id).spec.memory_bytes
-            if declared is None:
-                return None
-            total += declared
-    return total
+def _comers(desk: Desk, freed: Allocation, starts: Sequence[Start]) -> list[tuple[Record, int]]:
+    """Those who get these devices, each with how many of them."""
+    counts = [(desk.records[start.job_id], _common(freed, start.allocation)) for start in starts]
+    return [(record, count) for record, count in counts if count]
+
+
+def _common(one: Allocation, other: Allocation) -> int:
+    return sum((mask & theirs).bit_count() for node, mask in one for at, theirs in other if node == at)
+
+
+def _needed_bytes(comers: Sequence[tuple[Record, int]]) -> int | None:
+    """The memory that they need on these devices; None if that is not known of one of them."""
+    total_bytes = 0
+    for record, count in comers:
+        if record.needs_bytes is None:
+            return None
+        total_bytes += record.needs_bytes * count // record.request["gpus"]
+    return total_bytes
 
 
 def _run(desk: Desk, record: Record) -> Order:

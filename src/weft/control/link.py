@@ -28,12 +28,15 @@ log = logging.getLogger(__name__)
 class Link:
     """One coordinator at a time: who says hello last is it."""
 
-    def __init__(self, environment: Callable[[int], dict[str, str]], graces: dict[str, float]) -> None:
+    def __init__(
+        self, environment: Callable[[int], dict[str, str]], graces: dict[str, float], *, strict_memory: bool = False
+    ) -> None:
         self.is_up = False
         self.pid = 0
         self.heard_s = time.monotonic()
         self._environment = environment
         self._graces = graces
+        self._strict_memory = strict_memory
         self._writer: Writer | None = None
         self._stream: asyncio.StreamWriter | None = None
 
@@ -65,7 +68,8 @@ class Link:
         if order["type"] != "run":
             return order
         rest = {key: value for key, value in order.items() if key != "environment"}
-        return {**rest, "launch": {**order["launch"], "env": self._environment(order["environment"])}}
+        filled = {"env": self._environment(order["environment"]), "strict": self._strict_memory}
+        return {**rest, "launch": {**order["launch"], **filled}}
 
     async def _serve(self, reader: asyncio.StreamReader, stream: asyncio.StreamWriter) -> None:
         try:

@@ -8,11 +8,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from weft.control.house import House
+from weft.control.memory import memory_json
 from weft.control.record import State
 from weft.control.views import nodes_json
 from weft.core.reasons import Code
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+MEMORY = {
+    "persistent_bytes": "Device memory that outlives a step",
+    "ephemeral_bytes": "The most device memory that a step has besides",
+    "overflow_bytes": "Of these, what does not fit and is in the next tier",
+    "peak_bytes": "The most that was on the devices at once",
+    "limit_bytes": "Device memory it may use",
+}
 BUCKETS_S = (1.0, 10.0, 60.0, 300.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0)
 
 
@@ -70,6 +78,10 @@ class _Now:
         steps = GaugeMetricFamily("weft_job_steps", "Steps completed", labels=labels)
         host = GaugeMetricFamily("weft_job_host_memory_bytes", "Host memory of its tasks", labels=labels)
         paused = GaugeMetricFamily("weft_job_preemptions", "How often it was preempted", labels=labels)
+        memory = {
+            name: GaugeMetricFamily(f"weft_job_device_memory_{name}", about, labels=labels)
+            for name, about in MEMORY.items()
+        }
         for record in self._house.desk.records.values():
             if record.is_alive:
                 who = [record.id, record.name]
@@ -77,4 +89,7 @@ class _Now:
                 steps.add_metric(who, record.steps)
                 host.add_metric(who, record.host_bytes)
                 paused.add_metric(who, record.preemptions)
-        yield from (rate, steps, host, paused)
+                for name, size in memory_json(record.memory, record.request).items():
+                    if size is not None:
+                        memory[name].add_metric(who, size)
+        yield from (rate, steps, host, paused, *memory.values())

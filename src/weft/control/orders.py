@@ -34,8 +34,9 @@ def run_order(record: Record, generation: int, devices: Sequence[Mapping[str, An
     }
 
 
-def pause_order(record: Record, generation: int, needs_bytes: int | None) -> Order:
-    return {**_about("pause", record, generation), "needs_bytes": needs_bytes}
+def pause_order(record: Record, generation: int, needs_bytes: int | None, comers: Sequence[str] = ()) -> Order:
+    """To make room for those who come, who need so much memory in all; None if that is not known."""
+    return {**_about("pause", record, generation), "needs_bytes": needs_bytes, "comers": list(comers)}
 
 
 def stop_order(record: Record, generation: int) -> Order:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from weft.control.memory import NOT_MEASURED, Memory, declared_bytes, memory_of, sane
 from weft.core.value import value
 from weft.core.values import JobClass, JobSpec
 
@@ -26,9 +27,6 @@ class State(StrEnum):
 
 IN_WORDS = {State.SUCCEEDED: "has succeeded", State.FAILED: "has failed", State.CANCELLED: "was cancelled"}
 """How a job came to its end."""
-
-
-MOST_COUNTED = 2**53
 
 
 @value
@@ -71,6 +69,8 @@ class Record:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     """As last reported; None where that was no number, as a loss that has diverged."""
     host_bytes: int = 0
+    memory: Memory = NOT_MEASURED
+    """On its devices, as its last attempt that told of it did."""
     pids: tuple[int, ...] = ()
 
     @property
@@ -88,15 +88,25 @@ class Record:
         limit_s: float | None = self.request.get("time_s")
         return limit_s
 
+    @property
+    def needs_bytes(self) -> int | None:
+        """The device memory it declared, or else has been seen to need; None if neither is known."""
+        return declared_bytes(self.request) or self.memory.needs_bytes
+
     def note(self, progress: Mapping[str, Any]) -> None:
         """How far it has come, as its node sees it. An attempt that has not begun has nothing to say."""
-        self.steps = _sane(progress.get("step")) or self.steps
+        self.steps = sane(progress.get("step")) or self.steps
         self.step_rate_hz = progress.get("step_rate_hz") or self.step_rate_hz
         told: Mapping[str, float | None] = progress.get("metrics") or self.metrics
         self.metrics = {
             name: value if value is not None and math.isfinite(value) else None for name, value in told.items()
         }
-        self.host_bytes = _sane(progress.get("host_bytes"))
+        self.host_bytes = sane(progress.get("host_bytes"))
+        self.learn(progress)
+
+    def learn(self, progress: Mapping[str, Any]) -> None:
+        """What is measured of its device memory lasts: the next attempt will need as much."""
+        self.memory = self.memory.after(progress)
 
     def row(self, state: State, **changed: Any) -> dict[str, Any]:
         """As the table has it."""
@@ -124,6 +134,7 @@ class Record:
             "wait_s": 0.0,
             "steps": self.steps,
             "step_rate_hz": self.step_rate_hz,
+            **self.memory.plain(),
             "request": json.dumps(self.request),
             "environment": self.environment,
             **changed,
@@ -162,16 +173,12 @@ def record_of(row: Mapping[str, Any], attempt: Mapping[str, Any] | None) -> Reco
         ending=_ending(row["ending"]),
         steps=row["steps"],
         step_rate_hz=row["step_rate_hz"],
+        memory=memory_of(row),
     )
     if attempt is not None:
         record.devices = tuple(json.loads(attempt["devices"]))
         record.granted_at, record.attempt_started_at = attempt["granted_at"], attempt["started_at"]
     return record
-
-
-def _sane(count: Any) -> int:
-    """A count from a page, which a job may have written over."""
-    return min(int(count or 0), MOST_COUNTED)
 
 
 def _ending(plain: str | None) -> Ending | None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from weft.control.desk import Desk
+from weft.control.memory import memory_json, memory_of
 from weft.control.record import Record, State
 from weft.core.reasons import Code, Reason
 from weft.home import Home
@@ -52,6 +53,7 @@ class Views:
             "preemptions": record.preemptions,
             "pids": list(record.pids),
             "host_bytes": record.host_bytes,
+            "memory": memory_json(record.memory, record.request),
         }
 
     def ended(self, row: Mapping[str, Any]) -> Json:
@@ -77,6 +79,7 @@ class Views:
             "preemptions": row["preemptions"],
             "pids": [],
             "host_bytes": 0,
+            "memory": memory_json(memory_of(row), request),
         }
 
     def reason(self, desk: Desk, job_id: str, now: float) -> str:
@@ -120,16 +123,17 @@ def nodes_json(desk: Desk, is_up: bool) -> list[Json]:
     """The machines, with whose their devices are."""
     if not desk.floor.devices:
         return []
-    holders: dict[str, list[str]] = {}
+    holders: dict[str, list[Record]] = {}
     for record in desk.records.values():
         if desk.state(record.id) is State.RUNNING:
             for name in record.devices:
-                holders.setdefault(name, []).append(record.id)
+                holders.setdefault(name, []).append(record)
     devices: list[Json] = []
     for device in desk.floor.devices:
-        jobs = holders.get(desk.floor.name(device), [])
-        state = "busy" if jobs else "unmanaged" if device.get("blocked_by") else "free"
-        devices.append({**device, "state": state, "jobs": jobs})
+        here = holders.get(desk.floor.name(device), [])
+        state = "busy" if here else "unmanaged" if device.get("blocked_by") else "free"
+        used_bytes = sum(record.memory.on_device_bytes // len(record.devices) for record in here)
+        devices.append({**device, "state": state, "jobs": [record.id for record in here], "used_bytes": used_bytes})
     return [{"name": desk.floor.machine, "state": "up" if is_up else "away", "devices": devices}]
 
 

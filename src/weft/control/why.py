@@ -92,7 +92,7 @@ def preemptions(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
             continue
         elif row["kind"] == "Reported" and body["what"] in ("paused", "left"):
             found[-1]["depth"] = body.get("depth", "checkpoint")
-            found[-1].update({key: body.get(key) for key in ("waited_s", "step", "how")})
+            found[-1].update({key: body.get(key) for key in ("waited_s", "step", "how", "held_bytes")})
         elif row["kind"] == "Start" and found[-1]["paused_s"] is None:
             found[-1]["paused_s"] = round(row["at"] - found[-1]["at_s"], 3)
     for each in found:
@@ -129,6 +129,7 @@ def _preemption_in_words(one: Json) -> str:
     text = f"{one['at']}: {one['reason']}"
     if one.get("depth"):
         text += f"; paused at step {one['step']} (depth {one['depth']}) after {1000 * (one['waited_s'] or 0):.0f} ms"
+        text += f", holding {one['held_bytes'] / 2**20:.0f} MiB" if one.get("held_bytes") else ""
     return text + (f", went on after {span(one['paused_s'])}" if one["paused_s"] is not None else "")
 
 

@@ -61,6 +61,7 @@ def report(desk: Desk, word: Report, now: float) -> None:
             _progress(desk, record, int(word.body["step"]), now)
         case "left" if record.ending is None:
             _progress(desk, record, int(word.body["step"]), now)
+            record.learn(word.body.get("progress") or {})
             _gone(desk, record, "left", None, now)
             if desk.job(record.id).is_running:
                 launch(desk, record, now)

@@ -146,7 +146,7 @@ async def begin_pause(attempt: Attempt, sights: Sights) -> None:
         shepherds=attempt.shepherds,
         devices=tuple(ground.some(attempt.record.devices)),
         needs_bytes=order.needs_bytes,
-        held_by_paused_bytes=ground.held_by_paused(set(attempt.record.devices)),
+        held_by_paused_bytes=ground.held_by_paused(set(attempt.record.devices), order.comers),
         grace_s=ground.graces.pause_grace_s,
     )
     attempt.state = State.PAUSING
@@ -192,8 +192,10 @@ async def say_paused(attempt: Attempt, sights: Sights) -> None:
     if attempt.is_answered:
         return
     pause = attempt.pause or _by_page(attempt.attached())
-    # One that was about to leave stands all the same; the page of one that was stopped says nothing.
-    kept = max(Depth.GATE, min(Depth.NAMES.index(pause.depth), Depth.DROP_CACHES))
+    # One that was about to leave stands all the same, with its caches dropped and no more; the page of one that was
+    # stopped says nothing.
+    said = Depth.NAMES.index(pause.depth)
+    kept = Depth.DROP_CACHES if said > Depth.SWAP_OUT else max(Depth.GATE, said)
     attempt.answered = (attempt.order.generation, Wanted.PAUSE)
     attempt.say(
         "paused",
@@ -203,6 +205,7 @@ async def say_paused(attempt: Attempt, sights: Sights) -> None:
         step=pause.step,
         waited_s=pause.waited_s,
         reason=pause.reason,
+        held_bytes=attempt.held_bytes,
     )
 
 

@@ -52,6 +52,9 @@ class Order:
     generation: int
     devices: tuple[int, ...] = ()
     needs_bytes: int | None = None
+    """What those who come need."""
+    comers: frozenset[str] = frozenset()
+    """Their ids. What they hold already while they pause is part of what they need."""
 
 
 class Attempt:
@@ -131,7 +134,7 @@ class Attempt:
     def _find_state(self) -> None:
         if self.record.boot_id == self.ground.boot_id:
             for task in self.tasks:
-                task.open_page(self.record)
+                task.open_page(self.record, self.ground.kind)
             if all(task.is_started for task in self.tasks):
                 self.state = self._state_by_page()
         if self.state is State.PAUSED:
@@ -246,15 +249,21 @@ class Attempt:
 
     def progress(self) -> dict[str, Any]:
         status = self.attached().status()
-        metrics = next((rank.metrics for rank in status.ranks if rank.metrics), {})
+        ranks = status.ranks
+        metrics = next((rank.metrics for rank in ranks if rank.metrics), {})
         return {
             "attempt": self.record.attempt,
             "state": self.state.value,
             "step": status.step,
             "step_rate_hz": status.step_rate_hz,
             "metrics": metrics,
-            "host_bytes": sum(rank.host_bytes for rank in status.ranks),
-            "can_checkpoint": bool(status.ranks) and all(rank.can_checkpoint for rank in status.ranks),
+            "host_bytes": sum(rank.host_bytes for rank in ranks),
+            "persistent_bytes": sum(rank.persistent_bytes for rank in ranks),
+            "ephemeral_bytes": sum(rank.ephemeral_bytes for rank in ranks),
+            "overflow_bytes": sum(rank.overflow_bytes for rank in ranks),
+            "peak_bytes": sum(rank.peak_bytes for rank in ranks),
+            "can_checkpoint": bool(ranks) and all(rank.can_checkpoint for rank in ranks),
+            "can_swap": bool(ranks) and all(rank.can_swap for rank in ranks),
         }
 
 

@@ -30,6 +30,7 @@ from weft.node.holding import Holding
 from weft.node.kinds import Kind
 from weft.node.link import Link, Message
 from weft.node.records import Record
+from weft.node.serving import service_at
 from weft.node.sole import take_lock
 from weft.node.tended import Sight
 from weft.runtime.failing import reach
@@ -179,6 +180,7 @@ class Coordinator:
             generation=int(message["generation"]),
             devices=tuple(message.get("devices", ())),
             needs_bytes=message.get("needs_bytes"),
+            comers=frozenset(message.get("comers") or ()),
         )
         self._named.add(key)
         if order.generation < self._generations.get(job, 0):
@@ -218,9 +220,10 @@ class Coordinator:
         if attempt is not None:
             self._forget(attempt)
 
-    def _held_by_paused(self, indexes: set[int]) -> int:
+    def _held_by_paused(self, indexes: set[int], but_for: frozenset[str]) -> int:
         paused = [each for each in self._attempts.values() if each.state is State.PAUSED]
-        return sum(each.held_bytes for each in paused if indexes & set(each.record.devices))
+        others = [each for each in paused if each.record.job not in but_for]
+        return sum(each.held_bytes for each in others if indexes & set(each.record.devices))
 
     def _wake_all(self) -> None:
         for attempt in self._attempts.values():
@@ -307,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lock = take_lock(home.node_lock, "coordinator")
         nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
         found = devices.discover(options.devices, nvml)
-        asyncio.run(_serve(home, kinds.kind_of(found, nvml), found))
+        asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

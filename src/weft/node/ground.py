@@ -35,8 +35,8 @@ class Ground:
     has_older: Callable[[str, int], bool]
     """Whether an earlier attempt of a job is still here."""
 
-    held_by_paused: Callable[[set[int]], int]
-    """The bytes that paused attempts hold of these devices."""
+    held_by_paused: Callable[[set[int], frozenset[str]], int]
+    """The bytes that paused attempts hold of these devices, but for those of the jobs with these ids."""
 
     strays: Callable[[], set[int]]
     """Children of ours that no attempt accounts for."""

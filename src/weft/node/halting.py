@@ -9,11 +9,11 @@ from time import monotonic
 
 from weft.core.value import value
 from weft.node import processes
-from weft.node.depth import CHECKPOINT, GATE, depth_for
+from weft.node.depth import Held, depth_for, depths_to_try
 from weft.node.devices import Device
 from weft.node.kinds import Kind
 from weft.node.pausing import Pause, PauseRefusedError
-from weft.node.task import Task, attach
+from weft.node.task import RankStatus, Task, attach
 
 LEAST_GRACE_S = 0.2
 
@@ -43,15 +43,22 @@ def halt(wanted: Halt, kind: Kind, is_wanted: Callable[[], bool]) -> tuple[Pause
 
 def _depths(task: Task, wanted: Halt, own_bytes: int, shallow: str) -> list[str]:
     """What to try, one after the other."""
-    ranks = task.status().ranks
-    depth = depth_for(
-        budget_bytes=sum(device.memory_bytes for device in wanted.devices),
-        held_by_paused_bytes=wanted.held_by_paused_bytes,
+    held = held_by(task.status().ranks, own_bytes)
+    budget_bytes = sum(device.memory_bytes for device in wanted.devices)
+    depth = depth_for(budget_bytes, wanted.held_by_paused_bytes, wanted.needs_bytes, held)
+    return depths_to_try(depth, shallow, held)
+
+
+def held_by(ranks: Sequence[RankStatus], own_bytes: int) -> Held:
+    """What the tasks with these ranks hold. What has overflowed is not on the device any more."""
+    living = [rank for rank in ranks if rank.state != "ended"]
+    return Held(
         own_bytes=own_bytes,
-        needs_bytes=wanted.needs_bytes,
+        ephemeral_bytes=sum(rank.ephemeral_bytes for rank in living),
+        persistent_bytes=sum(max(0, rank.persistent_bytes - rank.overflow_bytes) for rank in living),
+        can_swap=bool(ranks) and all(rank.can_swap for rank in ranks),
         can_checkpoint=bool(ranks) and all(rank.can_checkpoint for rank in ranks),
     )
-    return list(dict.fromkeys([*([CHECKPOINT] if depth == CHECKPOINT else []), shallow, GATE]))
 
 
 def _paused(task: Task, depths: Sequence[str], grace_s: float, is_wanted: Callable[[], bool]) -> Pause:

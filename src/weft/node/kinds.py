@@ -8,10 +8,24 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, Protocol
 
+from weft.core.value import value
 from weft.node import processes
 from weft.node.devices import Device, cuda_devices, pids_on
+from weft.node.serving import NOT_SERVED, Service
 
 Environment = Mapping[str, str]
+TABLES_BYTES = 64 << 20
+"""Of private memory, hardly any of which is ever used, that the library needs to keep account of its addresses."""
+
+
+@value
+class Limits:
+    """What bounds the memory of a task; 0 is no bound."""
+
+    device_bytes: int
+    """As it stands on the control page, for whoever allocates there."""
+    process_bytes: int
+    """The private memory of each of its processes, by the kernel (RLIMIT_DATA)."""
 
 
 class Kind(Protocol):
@@ -21,14 +35,14 @@ class Kind(Protocol):
     can_move: bool
     """Whether a paused task can go on on other devices than it was launched on."""
 
-    def environment(self, devices: Sequence[Device], base: Environment) -> dict[str, str]:
-        """What a task on these devices is told."""
+    def environment(self, devices: Sequence[Device], base: Environment, *, is_strict: bool = False) -> dict[str, str]:
+        """What a task on these devices is told; strict: what does not fit fails, and does not overflow."""
 
     def cores(self, devices: Sequence[Device]) -> list[int]:
         """The cores a task is bound to; none: it is not."""
 
-    def limit_bytes(self, limit_bytes: int) -> int:
-        """What bounds the private memory of its processes, 0 for nothing, if this bounds its device memory."""
+    def limits(self, device_bytes: int, host_bytes: int) -> Limits:
+        """How its device memory, and besides that its host memory, are bounded by this; 0 for what has no bound."""
 
     def move(self, leader: int, devices: Sequence[Device]) -> None:
         """Bind a paused task to other devices, if it can move."""
@@ -44,19 +58,27 @@ class Cpu:
     shallow_depth = "gate"
     can_move = True
 
-    def environment(self, devices: Sequence[Device], base: Environment) -> dict[str, str]:
+    def __init__(self, service: Service = NOT_SERVED) -> None:
+        self._service = service
+
+    def environment(self, devices: Sequence[Device], base: Environment, *, is_strict: bool = False) -> dict[str, str]:
         """A smaller number of threads that the submitter chose stands. Waiting threads sleep: others use the cores."""
         threads = len(self.cores(devices))
         chosen = base.get("OMP_NUM_THREADS", "")
         if chosen.isdecimal() and int(chosen):
             threads = min(threads, int(chosen))
-        return {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": base.get("OMP_WAIT_POLICY", "passive")}
+        said = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": base.get("OMP_WAIT_POLICY", "passive")}
+        return said | self._service.environment(base, is_strict=is_strict)
 
     def cores(self, devices: Sequence[Device]) -> list[int]:
         return sorted({core for device in devices for core in device.cores})
 
-    def limit_bytes(self, limit_bytes: int) -> int:
-        return limit_bytes
+    def limits(self, device_bytes: int, host_bytes: int) -> Limits:
+        """The library bounds the device memory by itself. Without it, the kernel bounds all of it together."""
+        both_bytes = device_bytes + host_bytes
+        if not self._service.is_there:
+            return Limits(both_bytes, both_bytes)
+        return Limits(device_bytes, both_bytes + TABLES_BYTES if host_bytes else 0)
 
     def move(self, leader: int, devices: Sequence[Device]) -> None:
         cores, bound = self.cores(devices), set[int]()
@@ -80,15 +102,15 @@ class Cuda:
     def __init__(self, nvml: ModuleType | None) -> None:
         self._nvml: Any = nvml
 
-    def environment(self, devices: Sequence[Device], base: Environment) -> dict[str, str]:
+    def environment(self, devices: Sequence[Device], base: Environment, *, is_strict: bool = False) -> dict[str, str]:
         indexes = ",".join(str(device.index) for device in devices)
         return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": indexes}
 
     def cores(self, devices: Sequence[Device]) -> list[int]:
         return []
 
-    def limit_bytes(self, limit_bytes: int) -> int:
-        return 0
+    def limits(self, device_bytes: int, host_bytes: int) -> Limits:
+        return Limits(device_bytes, 0)
 
     def move(self, leader: int, devices: Sequence[Device]) -> None:
         raise NotImplementedError("a task on a GPU stays there")
@@ -115,7 +137,7 @@ def _threads(pids: Collection[int]) -> set[int]:
     return found
 
 
-def kind_of(devices: Sequence[Device], nvml: ModuleType | None) -> Kind:
+def kind_of(devices: Sequence[Device], nvml: ModuleType | None, service: Service = NOT_SERVED) -> Kind:
     """All devices of a node are of one kind."""
-    makers: dict[str, Callable[[], Kind]] = {"cpu": Cpu, "cuda": lambda: Cuda(nvml)}
+    makers: dict[str, Callable[[], Kind]] = {"cpu": lambda: Cpu(service), "cuda": lambda: Cuda(nvml)}
     return makers[devices[0].kind]()

@@ -11,10 +11,11 @@ from signal import Signals
 
 import weft.runtime
 from weft.core.errors import InputError, WeftError
+from weft.node import serving
 from weft.node.bare import NOT_FOUND, limit_memory, signals_as_bare, why_not_started
 from weft.node.terminal import Terminal
 from weft.node.watching import Mask, Watched
-from weft.runtime import layout
+from weft.runtime import layout, native
 from weft.runtime.page import Page, start_time
 
 INJECT = str(Path(weft.runtime.__file__).parent / "inject")
@@ -31,7 +32,7 @@ class CommandError(InputError):
 def environment(base: Mapping[str, str], page: Path, checkpoints: Path | None) -> dict[str, str]:
     """The environment in which every Python interpreter of the command finds the runtime, and the runtime its page."""
     chosen = dict(base)
-    chosen.pop("WEFT_CHECKPOINTS", None)  # of a weft exec around us
+    _forget_outer(chosen)
     chosen["WEFT_PAGE"] = str(page.absolute())
     if checkpoints:
         chosen["WEFT_CHECKPOINTS"] = str(checkpoints.absolute())
@@ -42,16 +43,25 @@ def environment(base: Mapping[str, str], page: Path, checkpoints: Path | None) -
     return chosen
 
 
-def run(command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, limit_bytes: int = 0) -> int:
+def _forget_outer(env: dict[str, str]) -> None:
+    """What a weft exec around us said to its command; whether the library is under this one is said elsewhere."""
+    for name in ("WEFT_CHECKPOINTS", *serving.SAID):
+        env.pop(name, None)
+    if native.FILE in env.get("LD_PRELOAD", ""):
+        others = serving.others_preloaded(env.pop("LD_PRELOAD"))
+        env |= {"LD_PRELOAD": ":".join(others)} if others else {}
+
+
+def run(command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, process_bytes: int = 0) -> int:
     """Run a command to its end; its exit code, or 128 + N if signal N ended it.
 
-    `mask` is what `signals_held` gave, within which this is called. A Ctrl-C that ended the command comes out of it as
-    KeyboardInterrupt: without weft, it would have reached us as well.
+    `process_bytes` bounds the private memory of each of its processes; 0: nothing does. `mask` is what `signals_held`
+    gave, within which this is called. A Ctrl-C that ended the command comes out of it as KeyboardInterrupt: without
+    weft, it would have reached us as well.
     """
-    page.words[layout.LIMIT] = limit_bytes
     terminal = Terminal()
     try:
-        pid = _start(command, page, env, mask, limit_bytes, terminal)
+        pid = _start(command, page, env, mask, process_bytes, terminal)
         code = os.waitstatus_to_exitcode(Watched(pid, page, terminal).wait())
         if terminal.take_back(pid) and code == -Signals.SIGINT:
             os.killpg(0, Signals.SIGINT)
@@ -61,7 +71,7 @@ def run(command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, 
 
 
 def _start(
-    command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, limit_bytes: int, terminal: Terminal
+    command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, process_bytes: int, terminal: Terminal
 ) -> int:
     """The pid of the command, once it has taken the place of our copy; raises CommandError if it could not."""
     lend = os.isatty(0) and terminal.is_ours()
@@ -81,7 +91,7 @@ def _start(
             page.words[layout.TASK_START] = start_time(os.getpid())
             page.words[layout.TASK_PID] = os.getpid()
             _as_bare(mask, on_death)
-            limit_memory(limit_bytes)
+            limit_memory(process_bytes)
             os.execvpe(command[0], list(command), env)  # noqa: S606 - to run it is what we are asked
         except OSError as error:
             os.write(writing, struct.pack("i", error.errno))

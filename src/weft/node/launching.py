@@ -16,10 +16,10 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import launch, shepherd
+from weft.node import launch, serving, shepherd
 from weft.node.devices import Device
 from weft.node.fencing import MARK
-from weft.node.kinds import Kind
+from weft.node.kinds import Kind, Limits
 from weft.node.records import Record, replace_file
 from weft.node.tending import MASTER, SLAVE
 from weft.runtime import layout
@@ -50,7 +50,9 @@ def task_environment(
     if MARK in submitted:  # from within another job, whose rank this one has not
         submitted = {name: text for name, text in submitted.items() if name not in SAID_BY_WEFT}
     env = launch.environment(submitted, page, home.checkpoints(record.job))
-    env |= kind.environment(devices, submitted)
+    for name in serving.SAID:
+        env.pop(name, None)
+    env |= kind.environment(devices, submitted, is_strict=bool(record.launch.get("strict")))
     env |= {"WEFT_JOB_ID": record.job, "WEFT_ATTEMPT": str(record.attempt), MARK: mark_of(page.parent, record, rank)}
     if record.launch.get("array_index") is not None:
         env["WEFT_ARRAY_INDEX"] = str(record.launch["array_index"])
@@ -71,7 +73,7 @@ def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Seq
         "umask": wanted["umask"],
         "env": task_environment(home, record, rank, kind, devices, page),
         "cores": kind.cores(devices),
-        "limit_bytes": kind.limit_bytes(wanted.get("limit_bytes") or 0),
+        "limit_bytes": limits_of(record, kind).process_bytes,
         "page": str(page),
         "log": str(home.log(record.job, rank)),
         "errors": str(home.log(record.job, rank, split=True)) if wanted.get("split") else "",
@@ -84,10 +86,17 @@ def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Seq
     replace_file(folder / "launch", marshal.dumps(orders))
 
 
-def page_for(path: Path, record: Record) -> Page:
+def limits_of(record: Record, kind: Kind) -> Limits:
+    """The order says what is allowed in all, and how much of that on the device."""
+    device_bytes = record.launch.get("memory_bytes") or 0
+    return kind.limits(device_bytes, (record.launch.get("limit_bytes") or device_bytes) - device_bytes)
+
+
+def page_for(path: Path, record: Record, kind: Kind) -> Page:
     """The page of a task that is to be launched, or that was launched by an earlier coordinator."""
     try:
-        return create(str(path), {layout.ATTEMPT: record.attempt, layout.LIMIT: record.launch.get("limit_bytes") or 0})
+        limit_bytes = limits_of(record, kind).device_bytes
+        return create(str(path), {layout.ATTEMPT: record.attempt, layout.LIMIT: limit_bytes})
     except FileExistsError:
         pass
     try:

@@ -9,18 +9,20 @@ from weft.core.errors import InputError
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 LARGEST_BYTES = 1 << 60
 WRITTEN = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT]?)|([KMGT])iB|B)", re.IGNORECASE | re.ASCII)
-
-
 LOWEST_LIMIT_BYTES = 64 << 20
+LOWEST_DEVICE_LIMIT_BYTES = 1 << 20
 
 
-def parsed_limit(text: str) -> int:
-    """A limit of memory that a Python interpreter can live with."""
+def parsed_limit(
+    text: str, lowest_bytes: int = LOWEST_LIMIT_BYTES, or_else: str = "no Python interpreter could start"
+) -> int:
+    """A limit of memory that something can live with."""
     limit_bytes = parsed_bytes(text)
-    if limit_bytes < LOWEST_LIMIT_BYTES:
-        is_number = text.isdigit() and int(text) >= 64
-        hint = f"at least 64M; did you mean {text}M?" if is_number else "at least 64M"
-        raise InputError(f"with a limit of {text} no Python interpreter could start", hint)
+    if limit_bytes < lowest_bytes:
+        lowest = lowest_bytes >> 20
+        is_number = text.isdigit() and int(text) >= lowest
+        hint = f"at least {lowest}M; did you mean {text}M?" if is_number else f"at least {lowest}M"
+        raise InputError(f"with a limit of {text} {or_else}", hint)
     return limit_bytes
 
 

@@ -24,7 +24,7 @@ from weft.runtime.page import Page, PageError, claimed_beside, open_page
 
 @value
 class RankStatus:
-    """What one rank's page says."""
+    """What one rank's page says. Of its device memory and turns only the native library knows: else all that is 0."""
 
     pid: int
     rank: int
@@ -33,9 +33,19 @@ class RankStatus:
     step_s: float | None
     source: str
     host_bytes: int
+    persistent_bytes: int
+    ephemeral_bytes: int
+    overflow_bytes: int
+    peak_bytes: int
+    copied_out_bytes: int
+    turns: int
+    turn_waited_s: float
+    idle_s: float
     paused_s: float
     checkpoint_step: int | None
     can_checkpoint: bool
+    can_swap: bool
+    native_version: int
     metrics: dict[str, float]
 
 
@@ -68,12 +78,15 @@ class Task:
     @property
     def ranks(self) -> list[Rank]:
         """Those alive now. Ranks that torchrun started have pages beside their task's."""
+        self._find_further()
+        return [rank for rank in self._ranks.values() if rank.is_alive]
+
+    def _find_further(self) -> None:
         for page in self._pages:
             for number in count(1):
                 beside = claimed_beside(page.path, number)
                 if beside not in self._ranks and not self._found(beside):
                     break
-        return [rank for rank in self._ranks.values() if rank.is_alive]
 
     def _found(self, path: str) -> bool:
         try:
@@ -159,6 +172,24 @@ class Task:
         for page in self._pages:
             page.words[layout.STOPPED] = 0
 
+    def set_duty(self, percent: int) -> None:
+        """The share of time, 1 to 100 per cent, that it computes; from its next step on."""
+        if not isinstance(percent, int) or not 1 <= percent <= 100:
+            raise InputError(f"{percent!r} is no duty", "a whole number of per cent, from 1 to 100")
+        self._write(layout.DUTY, percent)
+
+    def set_limit(self, limit_bytes: int) -> None:
+        """What each rank's device memory is bounded by, 0 for nothing; from its next boundary on."""
+        if not isinstance(limit_bytes, int) or not 0 <= limit_bytes < 1 << 63:
+            raise InputError(f"{limit_bytes!r} is no limit of memory", "a whole number of bytes; 0 means none")
+        self._write(layout.LIMIT, limit_bytes)
+
+    def _write(self, word: int, number: int) -> None:
+        """To the pages there are. A rank that claims one later copies the words of its task's own."""
+        self._find_further()
+        for rank in self._ranks.values():
+            rank.words[word] = number
+
     def status(self) -> Status:
         ranks = self.ranks
         return Status(
@@ -224,9 +255,19 @@ def _status(rank: Rank) -> RankStatus:
         step_s=_step_s(rank),
         source=Source.NAMES[words[layout.SOURCE]],
         host_bytes=words[layout.HOST],
+        persistent_bytes=words[layout.PERSISTENT],
+        ephemeral_bytes=words[layout.EPHEMERAL],
+        overflow_bytes=words[layout.OVERFLOW],
+        peak_bytes=words[layout.PEAK],
+        copied_out_bytes=words[layout.COPIED_OUT],
+        turns=words[layout.TURNS],
+        turn_waited_s=words[layout.TURN_WAITED] / 1e9,
+        idle_s=words[layout.IDLE] / 1e9,
         paused_s=words[layout.PAUSED] / 1e9,
         checkpoint_step=words[layout.CHECKPOINT] - 1 if words[layout.CHECKPOINT] else None,
         can_checkpoint=bool(words[layout.ABILITIES] & layout.CAN_CHECKPOINT),
+        can_swap=bool(words[layout.ABILITIES] & layout.CAN_SWAP),
+        native_version=words[layout.NATIVE],
         metrics=metrics.read(rank.page),
     )
 

@@ -68,7 +68,7 @@ class Tended:
 
     def launch(self, home: Home, record: Record, kind: Kind, devices: list[Device]) -> None:
         """Start a shepherd. There may be one on its way already: only one of them will record itself."""
-        self.open_page(record)
+        self.open_page(record, kind)
         launching.write_launch(home, record, self.rank, kind, devices, self.page_path)
         reach("coordinator-launch-written")
         size = record.launch.get("tty") if self.rank == 0 else None
@@ -82,9 +82,9 @@ class Tended:
         reach("coordinator-shepherd-spawned")
         self._watch(pid)
 
-    def open_page(self, record: Record) -> None:
+    def open_page(self, record: Record, kind: Kind) -> None:
         if self._page is None:
-            self._page = launching.page_for(self.page_path, record)
+            self._page = launching.page_for(self.page_path, record, kind)
 
     def _keep_master(self, terminal: tuple[int, int] | None) -> None:
         """Our own end of a terminal, so that it outlives its shepherd."""

@@ -2,16 +2,19 @@
 
 import os
 import sys
+from threading import RLock
 from time import monotonic_ns
 from typing import Any, Callable, Dict, Optional
 
-from . import layout
+from . import layout, served
 from .claiming import claim, is_loader_worker, process_group
 from .layout import Source, State
 from .memory import note_resident_bytes
 from .metrics import Metrics
-from .page import PageError
+from .native import Native, NativeError
+from .page import Page, PageError
 from .pausing import NO_PARTS, Pausing, RefusedError, leave_now
+from .telling import tell
 
 WEIGH_EVERY_NS = 1_000_000_000
 
@@ -35,7 +38,11 @@ class Agent:
         """A forked child is another process: the claim, the page and the steps are its parent's."""
         self.step = 0
         self.source = Source.NONE
+        self._page: Optional[Page] = None
         self._words: Any = None
+        self._unclaimed: Optional[Native] = None  # it serves this process, but knows no page yet
+        self._native: Optional[Native] = None
+        self._lock = RLock()  # the page is claimed by one thread, and turns are released and taken by one at a time
         self._pausing: Optional[Pausing] = None
         self._metrics: Optional[Metrics] = None
         self._is_off = False
@@ -52,12 +59,22 @@ class Agent:
 
     def boundary(self, source: int) -> None:
         """A step has ended just now. Costs a few microseconds when nothing is asked for."""
-        if source != self.source and not self.begin(source):
+        if self._is_off or source < self.source:
             return
+        with self._lock:
+            if source == self.source or self.begin(source):
+                if self._unclaimed is not None:
+                    self._be_served()
+                self._end_step(self._native)
+
+    def _end_step(self, native: Optional[Native]) -> None:
+        # Rest first: what the duty inserts in it is in `not_own_ns` as well.
+        not_own_ns = 0 if native is None else native.rest()
         words, now = self._words, monotonic_ns()
         self.step += 1
         if self._began_ns:
-            words[layout.DURATIONS + self._durations % layout.DURATIONS_LENGTH] = now - self._began_ns
+            duration_ns = max(0, now - self._began_ns - not_own_ns)
+            words[layout.DURATIONS + self._durations % layout.DURATIONS_LENGTH] = duration_ns
             self._durations += 1
             words[layout.DURATIONS_COUNT] = self._durations
         words[layout.HEARTBEAT] = self._began_ns = now
@@ -67,20 +84,34 @@ class Agent:
         if words[layout.REQUEST] & layout.LOW_BITS:
             self._pause(now)
         words[layout.STEP] = self.step
+        if native is not None:
+            native.go()
+            self._began_ns = monotonic_ns()
+
+    def serve(self) -> None:
+        """PyTorch has just come: what it allocates is for the native library to serve, if that is under this process.
+
+        Whose page it is to keep is said once that is claimed, by the thread that steps.
+        """
+        self._unclaimed = served.begin(self.path, self._page)
 
     def begin(self, source: int, step: int = 0) -> bool:
         """Steps are told by `source` from now on, if nothing more certain tells them. Counting starts anew."""
-        if self._is_off or source < self.source or not (self._words is not None or self._claim()):
-            return False
-        self.source, self.step, self._began_ns = source, step, 0
-        self._words[layout.SOURCE] = source
-        self._words[layout.STEP] = step
-        return True
+        with self._lock:
+            if source == self.source:  # another thread was faster
+                return True
+            if self._is_off or source < self.source or not (self._words is not None or self._claim()):
+                return False
+            self.source, self.step, self._began_ns = source, step, 0
+            self._words[layout.SOURCE] = source
+            self._words[layout.STEP] = step
+            return True
 
     def end(self) -> None:
         """The interpreter ends, and everybody else who wanted to know has been told."""
         if self._pausing is None:
             return
+        self._leave_library()
         state = self._words[layout.STATE] & layout.LOW_BITS
         if state == State.RUNNING:
             self._pausing.say(State.ENDED)
@@ -90,11 +121,16 @@ class Agent:
     def give_up(self, why: str) -> None:
         """Run on as if bare, and say so: a page that cannot be used is no reason for a script to fail."""
         self._is_off = True
+        self._leave_library()
         print("weft: %s; running on without step boundaries" % why, file=sys.stderr)
 
     def can_save(self, is_able: bool) -> None:
+        self._show_ability(layout.CAN_CHECKPOINT, is_able)
+
+    def _show_ability(self, ability: int, is_able: bool) -> None:
         if self._words is not None:
-            self._words[layout.ABILITIES] = layout.CAN_CHECKPOINT if is_able else 0
+            others = self._words[layout.ABILITIES] & ~ability
+            self._words[layout.ABILITIES] = others | ability if is_able else others
 
     def saved(self, step: int) -> None:
         self._checkpoint = step + 1
@@ -114,17 +150,42 @@ class Agent:
         except (OSError, PageError) as error:
             self.give_up(str(error))
             return False
-        self._words = page.words
+        self._page, self._words = page, page.words
         self._words[layout.CHECKPOINT] = self._checkpoint
         self._metrics = Metrics(page)
         self._pausing = Pausing(page, lambda: self.save(), self._beat)
         self._note_rank()
+        if self._unclaimed is not None:
+            self._be_served()
         self._pausing.say(State.RUNNING)
         return True
+
+    def _be_served(self) -> None:
+        native, self._unclaimed = self._unclaimed, None
+        assert native is not None
+        assert self._page is not None
+        assert self._pausing is not None
+        try:
+            served.claim(native, self._page)
+        except NativeError as error:
+            tell("the native library does not take this process: %s" % error)
+            return
+        self._native = self._pausing.native = native
+        self._show_ability(layout.CAN_SWAP, native.can_swap)
+
+    def _leave_library(self) -> None:
+        """No lane and no duty any more. What was allocated stays where it is."""
+        self._unclaimed = None
+        if self._native is not None and self._lock.acquire(blocking=False):  # else a thread waits there for its turn
+            self._native.leave()
+            self._native = None
+            self._lock.release()
 
     def _pause(self, began_ns: int) -> None:
         assert self._pausing is not None
         self._note_rank()
+        if self._native is not None:
+            self._native.let_pass()
         try:
             self._pausing.stand(self.step)
         finally:

@@ -18,6 +18,7 @@ from .updates import Updates, watch_scaler
 def watch(torch: ModuleType, agent: Agent, noticed: Dict[str, Callable[[ModuleType], None]]) -> None:
     """Called once, when torch has just been imported. `noticed` has what is done when other modules come."""
     try:
+        agent.serve()
         _watch(torch, agent, noticed)
     except Exception as error:  # noqa: BLE001 -- whatever this torch is like, the script shall run
         agent.give_up("torch %s cannot be watched for steps (%s)" % (getattr(torch, "__version__", "?"), error))

@@ -9,6 +9,7 @@ from . import layout
 from .page import Page, PageError, claimed_beside, create, open_page, start_time
 
 MOST_RANKS = 1024
+TOLD = (layout.DUTY, layout.LIMIT, layout.LANE_BASE, layout.LANE_WEIGHT)
 OF_THE_JOB = range(layout.CLAIM_PID, layout.PAGE_BYTES // 8)
 
 
@@ -29,9 +30,9 @@ def _claim_one(path: str) -> Page:
     for number in range(1, MOST_RANKS):
         page = _open_or_make(claimed_beside(path, number), first)
         if page.claim():
-            # Whoever asked the task to pause asked this rank too.
-            page.words[layout.RUN_TO] = first.words[layout.RUN_TO]
-            page.words[layout.REQUEST] = first.words[layout.REQUEST]
+            # Whoever asked the task to pause asked this rank too; and what bounds the task bounds it.
+            for word in (*TOLD, layout.RUN_TO, layout.REQUEST):
+                page.words[word] = first.words[word]
             first.close()
             return page
         page.close()

@@ -1,13 +1,13 @@
 """The control page, word by word. Its C twin is native/weft_page.h; a test compares them.
 
 One page of shared memory, 512 words of 64 bits, each read and written as a whole. One side writes a word, but for
-REQUEST and RUN_TO, which a rank that claims a page beside its task's copies from there before anybody sees it. RUN_TO
-is written before the REQUEST it belongs to.
+those from REQUEST to LANE_WEIGHT, which a rank that claims a page beside its task's copies from there before anybody
+sees it. RUN_TO is written before the REQUEST it belongs to.
 """
 
 PAGE_BYTES = 4096
 PAGE_MAGIC = 0x4547415054464557  # "WEFTPAGE" as it stands in the file
-PAGE_VERSION = 1
+PAGE_VERSION = 2
 
 # written once, by whoever launches the task
 MAGIC = 0
@@ -25,8 +25,8 @@ RUN_TO = 9  # a job gates only once it has completed this step
 DUTY = 10  # per cent
 LIMIT = 11  # device memory in bytes, 0 = none
 LANE = 12
-LANE_BASE = 13
-LANE_WEIGHT = 14
+LANE_BASE = 13  # with its sign; the next turn is of the waiting member with the smallest base + weight * used / 1000
+LANE_WEIGHT = 14  # with its sign
 STOPPED = 15  # the generation whose pause stopped the process group, 0 = it is not stopped
 
 # job → coordinator
@@ -38,7 +38,7 @@ STATE = 20  # generation it answers << 8 | state; the coordinator waits on its l
 STEP = 21  # steps completed
 HEARTBEAT = 22  # monotonic nanoseconds
 SOURCE = 23  # what tells the boundary
-PERSISTENT = 24  # bytes
+PERSISTENT = 24  # bytes; this and the next, OVERFLOW and IDLE to PEAK are the native library's
 EPHEMERAL = 25
 HOST = 26
 OVERFLOW = 27
@@ -47,6 +47,12 @@ ABILITIES = 29
 DEPTH = 30  # how deep the present pause has got
 PAUSED = 31  # nanoseconds spent in pauses; no step's duration contains them
 DURATIONS_COUNT = 32  # durations ever written; the last 64 are in the ring
+IDLE = 33  # nanoseconds that the duty inserted, ever
+TURNS = 34  # taken in the lane
+TURN_WAITED = 35  # nanoseconds, ever
+COPIED_OUT = 36  # bytes of survivors, ever
+PEAK = 37  # most bytes on the device
+NATIVE = 38  # version of the native library that serves this process, 0 = none
 
 DURATIONS = 40  # 64 words, nanoseconds
 DURATIONS_LENGTH = 64
@@ -99,5 +105,5 @@ class Source:
     NAMES = ("none", "forward", "optimizer", "script")
 
 
-CAN_CHECKPOINT = 1  # a bit of ABILITIES
+CAN_CHECKPOINT, CAN_SWAP = 1, 2  # bits of ABILITIES
 LEFT_EXIT_CODE = 75  # EX_TEMPFAIL: ended on request after a checkpoint; the same command goes on from there

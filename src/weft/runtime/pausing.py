@@ -3,15 +3,18 @@
 import os
 import sys
 import threading
-from typing import Callable, NoReturn
+from typing import Callable, NoReturn, Optional
 
 from . import layout
 from .futex import Waiter
 from .layout import Depth, State
 from .memory import drop_caches, finish_device_work, note_resident_bytes
+from .native import Native, NativeError
 from .page import Page
+from .telling import tell
 
 NO_PARTS = "the script has not called weft.init(model=…, optimizer=…), so nothing is known to save"
+NO_LIBRARY = "swap-out needs weft's native library, and nothing in this process is served by it"
 LOOK_EVERY_S = 1.0  # and then say that we are alive
 
 
@@ -27,6 +30,8 @@ class Pausing:
         self._words = page.words
         self._save = save
         self._beat = beat
+        self.native: Optional[Native] = None
+        self._is_swapped = False
         self._orders = Waiter(page, layout.REQUEST)
         self._answers = Waiter(page, layout.STATE)
 
@@ -55,6 +60,7 @@ class Pausing:
                 self._beat()
         finally:
             words[layout.STEP] = step
+            self._swap_in()
             if words[layout.STATE] & layout.LOW_BITS != State.LEAVING:
                 words[layout.DEPTH] = Depth.RUN
                 self.say(State.RUNNING, words[layout.REQUEST])
@@ -71,24 +77,49 @@ class Pausing:
                 reached = Depth.GATE
             if reached < Depth.DROP_CACHES <= goal:
                 drop_caches()
+                if self.native is not None:
+                    self.native.drop_caches()
                 reached = Depth.DROP_CACHES
-            note_resident_bytes(self._words)
             if goal == Depth.SWAP_OUT:
-                self._page.message = "swap-out needs weft's native library, without which this job runs"
+                self._swap_out()
+                reached = Depth.SWAP_OUT
             elif goal == Depth.CHECKPOINT:
+                self._swap_in()
+                reached = Depth.DROP_CACHES  # should it not be saved
                 self._save()
                 reached = Depth.CHECKPOINT
-        except RefusedError as refused:
+        except (RefusedError, NativeError) as refused:
             self._page.message = str(refused)
         except Exception as error:  # noqa: BLE001 -- of a state_dict, say; the script did not ask for this and runs on
             self._page.message = "%s: %s" % (type(error).__name__, error)
+        note_resident_bytes(self._words)
         return reached
+
+    def _swap_out(self) -> None:
+        if self.native is None:
+            raise RefusedError(NO_LIBRARY)
+        try:
+            self.native.swap_out()
+        except NativeError as error:
+            raise RefusedError(str(error).replace("no swap-out: ", "")) from error  # which is said by whoever asked
+        self._is_swapped = True
+
+    def _swap_in(self) -> None:
+        """All is where it was again, or else usable where it is."""
+        if self._is_swapped and self.native is not None:
+            self._is_swapped = False
+            try:
+                self.native.swap_in()
+            except NativeError as error:
+                tell("%s; the job runs on, slower" % error)
 
     def _leave(self, order: int) -> NoReturn:
         """End the process as an exception would that nobody catches: what the script has open is closed properly."""
         self.say(State.LEAVING, order)
         if threading.current_thread() is threading.main_thread():
             raise SystemExit(leaving_code())
+        if self.native is not None:
+            self.native.leave()
         leave_now()  # an exception would end this thread alone
 
 

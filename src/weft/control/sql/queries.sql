@@ -60,16 +60,17 @@ SELECT body FROM environments WHERE id = ?;
 
 -- name: put_job
 INSERT INTO jobs (id, number, array_index, name, tenant, class, state, reason, exit_code, attempt, is_alive, failures,
-  losses, preemptions, submitted_at, started_at, finished_at, not_before, ending, run_s, wait_s, steps, step_rate_hz, request,
-  environment)
+  losses, preemptions, submitted_at, started_at, finished_at, not_before, ending, run_s, wait_s, steps, step_rate_hz,
+  persistent_bytes, ephemeral_bytes, overflow_bytes, peak_bytes, request, environment)
 VALUES (:id, :number, :array_index, :name, :tenant, :class, :state, :reason, :exit_code, :attempt, :is_alive, :failures,
   :losses, :preemptions, :submitted_at, :started_at, :finished_at, :not_before, :ending, :run_s, :wait_s, :steps, :step_rate_hz,
-  :request, :environment)
+  :persistent_bytes, :ephemeral_bytes, :overflow_bytes, :peak_bytes, :request, :environment)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, reason = excluded.reason, exit_code = excluded.exit_code,
   attempt = excluded.attempt, is_alive = excluded.is_alive, failures = excluded.failures, losses = excluded.losses,
   preemptions = excluded.preemptions, started_at = excluded.started_at, finished_at = excluded.finished_at,
   not_before = excluded.not_before, ending = excluded.ending, run_s = excluded.run_s, wait_s = excluded.wait_s, steps = excluded.steps,
-  step_rate_hz = excluded.step_rate_hz;
+  step_rate_hz = excluded.step_rate_hz, persistent_bytes = excluded.persistent_bytes,
+  ephemeral_bytes = excluded.ephemeral_bytes, overflow_bytes = excluded.overflow_bytes, peak_bytes = excluded.peak_bytes;
 
 -- name: live_jobs
 SELECT * FROM jobs WHERE finished_at IS NULL ORDER BY number, array_index;

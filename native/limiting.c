@@ -1,0 +1,92 @@
+/* The limit: what is in use counts, what is free may be given back, what is over it goes to the next tier. */
+#include "state.h"
+#include "world.h"
+
+/* What bytes that were asked for count as. What a block has beyond that nobody touches. */
+uint64_t weft_charge(uint64_t requested)
+{
+    return weft_up(requested < WEFT_SMALLEST ? WEFT_SMALLEST : requested, WEFT_GRAIN);
+}
+
+/* Of a block in the next tier, the edges: they share their pages with neighbours. */
+uint64_t weft_on_device(const struct weft_block *block)
+{
+    uint64_t all = weft_charge(block->requested), lead = weft_inner_from(block) - block->offset;
+    if (!block->is_out)
+        return all;
+    uint64_t led = lead + weft_inner_bytes(block);
+    return lead + (all > led ? all - led : 0);
+}
+
+uint64_t weft_in_tier(const struct weft_block *block)
+{
+    return weft_charge(block->requested) - weft_on_device(block);
+}
+
+/* Give the pages of free blocks back. */
+void weft_purge(void)
+{
+    for (uint32_t index = weft_memory.own.lowest; index && weft_memory.own.dirty; index = weft_memory.own.blocks[index].after) {
+        const struct weft_block *block = &weft_memory.own.blocks[index];
+        if (!block->is_free || block->dirty_from == block->dirty_to)
+            continue;
+        /* All pages with a dirty byte, but for those that a neighbour uses too. */
+        uint64_t from = weft_down(block->dirty_from), to = weft_up(block->dirty_to, WEFT_PAGE_SIZE);
+        from = from < weft_inner_from(block) ? weft_inner_from(block) : from;
+        to = to < weft_inner_from(block) + weft_inner_bytes(block) ? to : weft_inner_from(block) + weft_inner_bytes(block);
+        if (to > from)
+            (void)weft_memory.backend->decommit(weft_memory.own.range.base + from, to - from);
+        weft_arena_cleaned(&weft_memory.own, index);
+    }
+    weft_memory.least_cached = 0;
+}
+
+static void move_block(struct weft_block *block, bool is_out)
+{
+    uint64_t from = weft_inner_from(block), bytes = weft_inner_bytes(block);
+    uint8_t *at = weft_memory.own.range.base + from;
+    int error = is_out ? weft_memory.backend->move_out(weft_memory.tier, at, from, bytes)
+                       : weft_memory.backend->move_in(weft_memory.tier, at, from, bytes);
+    if (error)
+        return;
+    weft_memory.device -= weft_on_device(block);
+    weft_memory.overflow -= weft_in_tier(block);
+    block->is_out = is_out;
+    weft_memory.device += weft_on_device(block);
+    weft_memory.overflow += weft_in_tier(block);
+}
+
+/* From this block on, the first in the next tier for which there is room on the device. */
+static uint32_t next_to_return(uint32_t index)
+{
+    uint64_t room = weft_memory.limit ? weft_memory.limit : UINT64_MAX, taken = weft_memory.device + weft_most(&weft_memory.ephemeral);
+    for (; index; index = weft_memory.own.blocks[index].after) {
+        const struct weft_block *block = &weft_memory.own.blocks[index];
+        if (!block->is_free && block->is_out && taken <= room && weft_inner_bytes(block) <= room - taken)
+            return index;
+    }
+    return WEFT_NO_BLOCK;
+}
+
+/* Bring what is on the device under the limit, the largest blocks first, or back where there is room for it. */
+void weft_obey(void)
+{
+    if (weft_memory.limit && weft_memory.device + weft_memory.own.dirty > weft_memory.limit)
+        weft_purge();
+    if (weft_memory.is_swapped || weft_memory.is_child || weft_memory.tier < 0) /* all is out; it is not ours; there is no place */
+        return;
+    bool is_over = weft_memory.limit && weft_memory.device > weft_memory.limit && !weft_memory.is_strict;
+    uint32_t back = weft_memory.overflow && !is_over ? next_to_return(weft_memory.own.lowest) : WEFT_NO_BLOCK;
+    if ((!is_over && !back) || !weft_world_stop())
+        return;
+    for (uint64_t least = UINT64_C(1) << 40; is_over && least >= WEFT_PAGE_SIZE; least /= 2)
+        for (uint32_t index = weft_memory.own.lowest; index && weft_memory.device > weft_memory.limit;
+             index = weft_memory.own.blocks[index].after) {
+            struct weft_block *block = &weft_memory.own.blocks[index];
+            if (!block->is_free && !block->is_out && weft_inner_bytes(block) >= least)
+                move_block(block, true);
+        }
+    for (; back; back = next_to_return(weft_memory.own.blocks[back].after))
+        move_block(&weft_memory.own.blocks[back], false);
+    weft_world_go();
+}

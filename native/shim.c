@@ -1,0 +1,485 @@
+/* The library under a job: it serves what PyTorch allocates, and the runtime calls it at each step boundary.
+ *
+ * PyTorch on cpu, and oneDNN within it, allocate with posix_memalign. That, and whatever may be done with such an
+ * address, is taken over here; everything else stays libc's. */
+#include "backend.h"
+#include "memory.h"
+#include "turnstile.h"
+#include "weft_native.h"
+#include "weft_page.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SMALLEST_SERVED WEFT_PAGE_SIZE /* what is smaller is not worth a block, and stays libc's */
+#define SHORTEST_IDLE_NS 500000        /* shorter sleeps end too late to be of use */
+#define SPARE_LANE ((uint64_t)1 << 20) /* that the lane may be larger than needed before it shrinks */
+
+static struct {
+    atomic_bool is_serving;
+    _Atomic(const char *) stepper;
+    bool is_claimed, is_member, is_in_step, is_swapped, is_poisoning, is_lane_clear;
+    volatile struct weft_page *page;
+    struct weft_turnstile lane;
+    struct {
+        bool is_counting;
+        uint64_t wall_ns, cpu_ns; /* since when, if so */
+        int64_t owed_ns;
+        uint64_t idle_ns;
+    } duty;
+    uint64_t not_own_ns;    /* of the present step: inserted by the duty, or waited for the turn */
+    uint64_t usual_turn_ns; /* how long turns last that end at a boundary */
+} shim;
+
+static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* whose address names the thread */
+
+/* Whether this thread passed the last boundary. If several do in turn, the others' blocks in the lane have been copied
+ * out by then, and what they allocate is persistent. */
+static bool is_stepper(void)
+{
+    return atomic_load_explicit(&shim.stepper, memory_order_relaxed) == &self;
+}
+
+/* ---- what is below us ---- */
+
+static int (*next_memalign)(void **, size_t, size_t);
+static void (*next_free)(void *);
+static void *(*next_realloc)(void *, size_t);
+static size_t (*next_usable)(void *);
+
+extern void __libc_free(void *); /* while dlsym looks for the real one, it may free */
+
+static void *below(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+__attribute__((constructor)) static void find_what_is_below(void)
+{
+    *(void **)&next_memalign = below("posix_memalign");
+    *(void **)&next_realloc = below("realloc");
+    *(void **)&next_usable = below("malloc_usable_size");
+    *(void **)&next_free = below("free");
+}
+
+/* Other constructors may allocate before ours has run. */
+static int memalign_below(void **place, size_t alignment, size_t bytes)
+{
+    if (next_memalign == NULL)
+        find_what_is_below();
+    return next_memalign(place, alignment, bytes);
+}
+
+/* ---- saying something ---- */
+
+static void say(char *why, size_t why_bytes, const char *text)
+{
+    if (why_bytes)
+        snprintf(why, why_bytes, "%s", text);
+}
+
+/* Into a buffer of our own: stdio would allocate. */
+__attribute__((format(printf, 1, 2))) static void say_line(const char *format, ...)
+{
+    char line[320] = "weft: ";
+    va_list words;
+    va_start(words, format);
+    int length = vsnprintf(line + 6, sizeof line - 7, format, words);
+    va_end(words);
+    size_t end = 6 + (length < 0 ? 0 : (size_t)length < sizeof line - 8 ? (size_t)length : sizeof line - 8);
+    line[end] = '\n';
+    if (write(STDERR_FILENO, line, end + 1) < 0)
+        return; /* there is nobody to tell */
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+/* One line for each refusal; PyTorch then raises its own error. */
+static void say_refused(size_t bytes)
+{
+    struct weft_native_state now;
+    weft_memory_look(&now);
+    bool is_by_limit = now.limit && now.device + bytes > now.limit;
+    say_line("%s %.1f MiB more: limit %.1f MiB, in use %.1f MiB, peak %.1f MiB, overflow %.1f MiB",
+             is_by_limit ? "the limit refuses" : "there is no room for", mib(bytes), mib(now.limit), mib(now.device),
+             mib(now.peak), mib(now.overflow));
+}
+
+/* ---- the duty ---- */
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void begin_computing(void)
+{
+    if (shim.page->duty >= 100)
+        return; /* the second clock is a system call */
+    shim.duty.wall_ns = clock_ns(CLOCK_MONOTONIC);
+    shim.duty.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    shim.duty.is_counting = true;
+}
+
+/* What was computed since the last time, and how long that has to be idled for. Waiting for data is no computing. */
+static int64_t owed_since(uint64_t wall, uint64_t cpu, uint64_t duty)
+{
+    uint64_t passed = wall - shim.duty.wall_ns, computed = cpu - shim.duty.cpu_ns;
+    uint64_t busy = passed < computed ? passed : computed;
+    shim.duty.wall_ns = wall;
+    shim.duty.cpu_ns = cpu;
+    return (int64_t)(busy * (100 - duty) / duty);
+}
+
+/* Idle for as long as the duty asks. To fall asleep and to wake takes some computing too. */
+static void pay_duty(uint64_t duty)
+{
+    uint64_t wall = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    shim.duty.owed_ns += owed_since(wall, cpu, duty);
+    if (shim.duty.owed_ns < SHORTEST_IDLE_NS)
+        return;
+    uint64_t until = wall + (uint64_t)shim.duty.owed_ns;
+    struct timespec end = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
+    uint64_t slept = clock_ns(CLOCK_MONOTONIC) - wall, computed = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    uint64_t idle = slept > computed ? slept - computed : 0;
+    shim.duty.owed_ns += owed_since(wall + slept, cpu + computed, duty) - (int64_t)idle;
+    shim.duty.idle_ns += idle;
+    shim.not_own_ns += slept;
+}
+
+static void pay_if_owed(void)
+{
+    uint64_t duty = shim.page->duty;
+    bool is_below = duty >= 1 && duty < 100;
+    if (is_below && shim.duty.is_counting) {
+        pay_duty(duty);
+    } else if (is_below) { /* since just now */
+        begin_computing();
+    } else {
+        shim.duty.owed_ns = 0;
+        shim.duty.is_counting = false;
+    }
+}
+
+/* ---- the turn ---- */
+
+static void run_on_without_lane(void)
+{
+    shim.is_member = false;
+    (void)weft_memory_leave_lane(); /* we have no turn, so nothing is in there */
+    say_line("the lane cannot be used any more; running on without it");
+}
+
+/* Nothing of ours is in the lane outside of our turns, so it is taken when a step first needs memory: who loads data
+ * or waits for somebody keeps nobody else waiting. */
+static void take_turn(void)
+{
+    uint64_t waited = weft_take_turn(&shim.lane);
+    if (waited == UINT64_MAX) {
+        run_on_without_lane();
+        return;
+    }
+    weft_memory_turn_begins(shim.lane.lane->reserved, shim.lane.lane->capacity);
+    shim.page->turns++;
+    shim.page->turn_waited += waited;
+    shim.not_own_ns += waited;
+    begin_computing();
+}
+
+/* The lane is no larger than any member needs, or than it may be. Only in our turn. */
+static void shrink_lane(struct weft_lane *lane)
+{
+    uint64_t needed = weft_most_needed(&shim.lane), reserved = lane->reserved, wanted = reserved;
+    if (needed && wanted > needed + needed / 8 + SPARE_LANE)
+        wanted = needed;
+    if (wanted > lane->capacity)
+        wanted = lane->capacity;
+    wanted = (wanted + WEFT_PAGE_SIZE - 1) / WEFT_PAGE_SIZE * WEFT_PAGE_SIZE;
+    if (wanted >= reserved)
+        return;
+    lane->reserved = wanted; /* first: if we die in between, what is there is more than is known */
+    if (weft_cpu.share_shrink(shim.lane.memory, wanted, reserved) != 0)
+        lane->reserved = reserved;
+}
+
+static void release_turn(const struct weft_boundary *seen)
+{
+    struct weft_lane *lane = shim.lane.lane;
+    struct weft_member *mine = &lane->members[shim.lane.slot];
+    mine->needs = seen->lane_needs;
+    mine->persistent = seen->persistent;
+    if (shim.lane.turn == 0)
+        return;
+    uint64_t lasted = clock_ns(CLOCK_MONOTONIC) - shim.lane.began_ns;
+    shim.usual_turn_ns = shim.usual_turn_ns ? (7 * shim.usual_turn_ns + lasted) / 8 : lasted;
+    lane->reserved = seen->lane_reserved;
+    shrink_lane(lane);
+    bool is_asked_to_pause = shim.page->request & 0xff;
+    shim.is_lane_clear = seen->is_lane_clear;
+    if (!seen->is_lane_clear)
+        say_line("no room for private pages; the lane is kept until there is some");
+    else if (is_asked_to_pause)
+        weft_release_turn(&shim.lane);
+    else
+        weft_pass_turn(&shim.lane);
+}
+
+/* Between steps (an evaluation, say) there is no boundary for long. When nothing of ours is in the lane and somebody
+ * waits, the turn can end just as well. */
+static void release_between_steps(void)
+{
+    uint64_t lasted = clock_ns(CLOCK_MONOTONIC) - shim.lane.began_ns, reserved;
+    if (lasted <= 2 * shim.usual_turn_ns + SHORTEST_IDLE_NS || !weft_is_wanted(&shim.lane)
+        || !weft_memory_turn_ends(&reserved, shim.is_poisoning))
+        return;
+    shim.lane.lane->reserved = reserved;
+    weft_release_turn(&shim.lane);
+}
+
+/* ---- what is interposed ---- */
+
+WEFT_EXPORT int posix_memalign(void **place, size_t alignment, size_t bytes)
+{
+    bool steps = is_stepper() && shim.is_claimed;
+    if (steps && shim.page->duty < 100)
+        pay_if_owed();
+    bool is_odd = alignment % sizeof(void *) != 0 || (alignment & (alignment - 1)) != 0 || alignment == 0;
+    if (bytes < SMALLEST_SERVED || is_odd || !atomic_load_explicit(&shim.is_serving, memory_order_relaxed))
+        return memalign_below(place, alignment, bytes);
+    if (steps && shim.is_member && shim.lane.turn == 0 && shim.is_in_step)
+        take_turn();
+    void *at = weft_memory_take(bytes, alignment, steps);
+    if (at == NULL) {
+        say_refused(bytes);
+        return ENOMEM;
+    }
+    *place = at;
+    return 0;
+}
+
+WEFT_EXPORT void free(void *at)
+{
+    if (weft_memory_has(at)) {
+        weft_memory_give(at);
+        if (shim.is_member && shim.lane.turn && is_stepper() && shim.is_in_step && weft_memory_lane_is_empty())
+            release_between_steps();
+    } else if (next_free) {
+        next_free(at);
+    } else {
+        __libc_free(at);
+    }
+}
+
+WEFT_EXPORT void *realloc(void *at, size_t bytes)
+{
+    if (!weft_memory_has(at)) {
+        if (next_realloc == NULL)
+            find_what_is_below();
+        return next_realloc(at, bytes);
+    }
+    size_t before = weft_memory_size(at);
+    void *moved = bytes ? malloc(bytes) : NULL;
+    if (moved)
+        memcpy(moved, at, before < bytes ? before : bytes);
+    if (moved || bytes == 0)
+        weft_memory_give(at);
+    return moved;
+}
+
+WEFT_EXPORT size_t malloc_usable_size(void *at)
+{
+    if (weft_memory_has(at))
+        return weft_memory_size(at);
+    return next_usable ? next_usable(at) : 0;
+}
+
+/* ---- forks ---- */
+
+static void before_fork(void)
+{
+    weft_memory_before_fork();
+}
+
+static void after_fork_in_parent(void)
+{
+    weft_memory_after_fork_in_parent();
+}
+
+/* A child is another process: it has our memory as it was, and what it allocates is libc's. */
+static void after_fork_in_child(void)
+{
+    weft_memory_after_fork_in_child();
+    if (shim.is_member)
+        weft_forget_lane(&shim.lane);
+    shim.is_serving = shim.is_claimed = shim.is_member = false;
+}
+
+/* ---- what the runtime calls ---- */
+
+uint64_t weft_native_version(void)
+{
+    return WEFT_NATIVE_VERSION;
+}
+
+int weft_native_begin(const char *tier, uint64_t limit, int is_strict, char *why, size_t why_bytes)
+{
+    if (shim.is_serving)
+        return 0;
+    say(why, why_bytes, "");
+    int file = -1;
+    if (tier[0] && (file = weft_cpu_tier(tier)) < 0 && why_bytes)
+        snprintf(why, why_bytes, "no overflow to %s: %s", tier, strerror(-file));
+    int error = weft_memory_begin(&weft_cpu, file, limit, is_strict != 0);
+    if (error == 0)
+        error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    if (error) {
+        say(why, why_bytes, "no room for the tables of the allocator (is there a limit? ulimit -v, ulimit -d)");
+        return error;
+    }
+    const char *poison = getenv("WEFT_POISON");
+    shim.is_poisoning = poison && poison[0] == '1';
+    atomic_store(&shim.is_serving, true);
+    return 0;
+}
+
+int weft_native_claim(uint64_t *page)
+{
+    if (!shim.is_serving)
+        return ENXIO;
+    shim.page = (volatile struct weft_page *)(void *)page;
+    shim.page->native = WEFT_NATIVE_VERSION;
+    shim.is_claimed = true;
+    atomic_store(&shim.stepper, &self);
+    begin_computing();
+    return 0;
+}
+
+int weft_native_join(const char *path, uint64_t capacity, int64_t base, int64_t weight, char *why, size_t why_bytes)
+{
+    if (!shim.is_claimed || shim.is_member) {
+        say(why, why_bytes, "this process has no control page, or is in a lane already");
+        return EINVAL;
+    }
+    int error = -weft_join(&shim.lane, path, capacity, base, weight, why, why_bytes);
+    if (error)
+        return error;
+    error = weft_memory_use_lane(shim.lane.memory, shim.lane.lane->capacity, shim.lane.lane->reserved);
+    if (error) {
+        weft_leave(&shim.lane);
+        say(why, why_bytes,
+            error == EBUSY ? "tensors of the lane that this process was in before are still alive"
+                           : "there are no addresses for the lane (is there a limit? ulimit -v)");
+        return error;
+    }
+    shim.is_member = true;
+    return 0;
+}
+
+uint64_t weft_native_rest(void)
+{
+    if (!shim.is_claimed)
+        return 0;
+    pay_if_owed();
+    shim.is_in_step = false;
+    struct weft_boundary seen = weft_memory_boundary(shim.page->limit, shim.is_poisoning);
+    shim.page->persistent = seen.persistent;
+    shim.page->ephemeral = seen.ephemeral;
+    shim.page->overflow = seen.overflow;
+    shim.page->peak = seen.peak;
+    shim.page->copied_out = seen.copied_out;
+    shim.page->idle = shim.duty.idle_ns;
+    if (shim.is_member)
+        release_turn(&seen);
+    uint64_t not_own = shim.not_own_ns;
+    shim.not_own_ns = 0;
+    return not_own;
+}
+
+void weft_native_let_pass(void)
+{
+    if (shim.is_member && shim.is_lane_clear)
+        weft_stand_back(&shim.lane);
+}
+
+uint64_t weft_native_go(void)
+{
+    char why[200];
+    uint64_t began = clock_ns(CLOCK_MONOTONIC);
+    if (!shim.is_claimed)
+        return 0;
+    atomic_store(&shim.stepper, &self);
+    if (shim.is_swapped && weft_native_swap_in(why, sizeof why) != 0)
+        say_line("%s; what is left there is used where it is", why);
+    shim.is_in_step = true;
+    begin_computing();
+    return clock_ns(CLOCK_MONOTONIC) - began;
+}
+
+int weft_native_drop_caches(void)
+{
+    return weft_memory_drop_caches();
+}
+
+static int failed(int error, const char *what, char *why, size_t why_bytes)
+{
+    const char *reason = error == EBUSY    ? "a thread of the script does not stop for it"
+                         : error == ENOENT ? "there is no next tier: no folder was given, or it cannot be used"
+                                           : strerror(error);
+    if (why_bytes)
+        snprintf(why, why_bytes, "no %s: %s", what, reason);
+    return error;
+}
+
+int weft_native_swap_out(char *why, size_t why_bytes)
+{
+    int error = weft_memory_swap_out();
+    shim.is_swapped = error == 0;
+    return error ? failed(error, "swap-out", why, why_bytes) : 0;
+}
+
+int weft_native_swap_in(char *why, size_t why_bytes)
+{
+    int error = weft_memory_swap_in();
+    shim.is_swapped = error != 0;
+    return error ? failed(error, "swap-in", why, why_bytes) : 0;
+}
+
+void weft_native_leave(void)
+{
+    if (shim.is_member && weft_memory_leave_lane()) {
+        shim.is_member = false;
+        weft_leave(&shim.lane);
+    }
+    shim.is_claimed = false;
+}
+
+/* A script that ends without the interpreter's usual way out gives its turn back all the same. If it is another thread
+ * that steps, it may be waiting for a turn now; then those who wait find out that we are gone. */
+__attribute__((destructor)) static void end(void)
+{
+    if (is_stepper())
+        weft_native_leave();
+}
+
+void weft_native_look(struct weft_native_state *state)
+{
+    memset(state, 0, sizeof *state);
+    weft_memory_look(state);
+    state->is_claimed = shim.is_claimed;
+    state->idle = shim.duty.idle_ns;
+}

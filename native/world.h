@@ -1,0 +1,17 @@
+/* Stopping all other threads of this process for a moment: pages are being replaced that they may be writing to. */
+#ifndef WEFT_WORLD_H
+#define WEFT_WORLD_H
+
+#include <stdbool.h>
+
+/* Choose a signal that nobody uses. Without it the world cannot be stopped. */
+void weft_world_begin(void);
+
+/* True once every other thread stands. False if one does not answer in time: then none of them stands. */
+bool weft_world_stop(void);
+void weft_world_go(void);
+
+/* In a forked child, where there are no other threads. */
+void weft_world_after_fork(void);
+
+#endif

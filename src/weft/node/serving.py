@@ -1,0 +1,71 @@
+"""What the tasks of this node get of the native library: it is loaded into them, and told where to overflow to."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from weft.core.value import value
+from weft.home import Home
+from weft.node.mounts import is_in_memory
+from weft.runtime import native
+
+SAID = ("WEFT_TIER", "WEFT_STRICT", "WEFT_LANE", "WEFT_LANE_CAPACITY")
+"""What the library is told; left over from a task around us, it would be another's."""
+
+log = logging.getLogger(__name__)
+
+
+@value
+class Service:
+    """Without a library, nothing; without a folder for the next tier, what does not fit fails, and nothing swaps."""
+
+    library: str = ""
+    tier: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.library)
+
+    def environment(self, base: Mapping[str, str], *, is_strict: bool) -> dict[str, str]:
+        if not self.is_there:
+            return {}
+        said = {"LD_PRELOAD": preloaded(self.library, base.get("LD_PRELOAD", "")), "WEFT_TIER": self.tier}
+        return said | ({"WEFT_STRICT": "1"} if is_strict else {})
+
+
+NOT_SERVED = Service()
+
+
+def service_at(home: Home) -> Service:
+    """As it is on this machine."""
+    library = native.library_path()
+    if library is None:
+        return NOT_SERVED
+    if why := native.why_not_usable(library):
+        log.warning("jobs run without the native library: %s", why)
+        return NOT_SERVED
+    return Service(library, _tier(home))
+
+
+def _tier(home: Home) -> str:
+    """A folder on a disk of this machine. In memory nothing would be gained, and over a network a step might stall."""
+    if is_in_memory(home.root) or home.on_network:
+        return ""
+    try:
+        home.tier.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        log.warning("no memory can overflow to %s: %s", home.tier, error)
+        return ""
+    return str(home.tier)
+
+
+def preloaded(library: str, before: str) -> str:
+    """What to load first: our library, then what was to be loaded before, but for an earlier copy of ours."""
+    return ":".join([library, *others_preloaded(before)])
+
+
+def others_preloaded(before: str) -> list[str]:
+    return [entry for entry in re.split("[ :]+", before) if entry and Path(entry).name != "libweft.so"]

@@ -1,0 +1,147 @@
+"""The native library under this process, if it was preloaded: device memory, lanes and duty are its work.
+
+Its C side is native/weft_native.h. Nothing here is needed for a job to run: without the library it runs as it would.
+"""
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from .page import Page
+from .telling import tell_once
+
+VERSION = 1
+FILE = "libweft.so"
+WHY_BYTES = 400
+OTHER_VERSION = "the native library %s is of version %d, and this weft knows %d: %s"
+WITHOUT = "running on without it: no limit, no lane, no duty"
+AGAIN = "install weft again, so that it is built again"
+
+
+class NativeError(Exception):
+    """The library could not do it; the message says why."""
+
+
+class NativeState(ctypes.Structure):
+    """What the library knows of this process's device memory; for people, tests and benchmarks."""
+
+    NAMES = (
+        "is_serving", "is_claimed", "is_member", "limit", "device", "peak", "overflow", "persistent", "ephemeral",
+        "cached", "resident", "lane_used", "lane_private", "copied_out", "copied_out_bytes", "idle", "allocations",
+        "steps",
+    )  # fmt: skip
+    _fields_ = [(name, c_uint64) for name in NAMES]
+
+
+SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
+    "begin": (c_int, (c_char_p, c_uint64, c_int, c_char_p, c_size_t)),
+    "claim": (c_int, (c_void_p,)),
+    "join": (c_int, (c_char_p, c_uint64, c_int64, c_int64, c_char_p, c_size_t)),
+    "rest": (c_uint64, ()),
+    "let_pass": (None, ()),
+    "go": (c_uint64, ()),
+    "drop_caches": (c_int, ()),
+    "swap_out": (c_int, (c_char_p, c_size_t)),
+    "swap_in": (c_int, (c_char_p, c_size_t)),
+    "leave": (None, ()),
+    "look": (None, (POINTER(NativeState),)),
+}
+
+
+def library_path() -> Optional[str]:
+    """Where the library is, beside this file; None if weft was installed without it.
+
+    WEFT_NATIVE names another one; left empty, none is used.
+    """
+    if "WEFT_NATIVE" in os.environ:
+        return os.environ["WEFT_NATIVE"] or None
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), FILE)
+    return path if os.path.exists(path) else None
+
+
+def why_not_usable(path: str) -> str:
+    """Why this library would be of no use to a job; empty if it would."""
+    if " " in path or ":" in path:
+        return "%s cannot be preloaded: a blank or a colon in its path would end it" % path
+    try:
+        version = _version(ctypes.CDLL(path))
+    except (OSError, AttributeError) as error:
+        return "the native library cannot be loaded: %s" % error
+    return "" if version == VERSION else OTHER_VERSION % (path, version, VERSION, AGAIN)
+
+
+def preloaded() -> "Optional[Native]":
+    """The library under this process; None if there is none, or one of another version, which is then said."""
+    process = ctypes.CDLL(None)
+    if not hasattr(process, "weft_native_version"):
+        return None
+    version = _version(process)
+    if version != VERSION:
+        tell_once(OTHER_VERSION % (FILE, version, VERSION, WITHOUT))
+        return None
+    return Native(process)
+
+
+def _version(library: ctypes.CDLL) -> int:
+    function = library.weft_native_version
+    function.restype, function.argtypes = c_uint64, ()
+    return int(function())
+
+
+class Native:
+    """The library's functions. `rest` and `go` are the C functions themselves: they are called at each boundary."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._functions = {name: _bound(library, name) for name in SIGNATURES}
+        self.rest: Callable[[], int] = self._functions["rest"]
+        self.let_pass: Callable[[], None] = self._functions["let_pass"]
+        self.go: Callable[[], int] = self._functions["go"]
+        self.leave: Callable[[], None] = self._functions["leave"]
+        self.can_swap = False
+
+    def begin(self, tier: str, limit_bytes: int, is_strict: bool) -> str:
+        """Serve what PyTorch allocates from now on. What it says then is for people: why nothing can overflow."""
+        why = self._call("begin", os.fsencode(tier), limit_bytes, is_strict)
+        self.can_swap = bool(tier) and not why
+        return why
+
+    def claim(self, page: Page) -> None:
+        """This thread is the one that steps. The page must stay mapped until leave()."""
+        self._check(self._functions["claim"](ctypes.addressof(ctypes.c_char.from_buffer(page.map))))
+
+    def join(self, path: str, capacity_bytes: int, base: int, weight: int) -> None:
+        self._call("join", os.fsencode(path), capacity_bytes, base, weight)
+
+    def drop_caches(self) -> None:
+        self._check(self._functions["drop_caches"]())
+
+    def swap_out(self) -> None:
+        self._call("swap_out")
+
+    def swap_in(self) -> None:
+        self._call("swap_in")
+
+    def look(self) -> NativeState:
+        state = NativeState()
+        self._functions["look"](ctypes.byref(state))
+        return state
+
+    def _call(self, name: str, *arguments: object) -> str:
+        """Call one that may have a line to say."""
+        why = ctypes.create_string_buffer(WHY_BYTES)
+        error = self._functions[name](*arguments, why, WHY_BYTES)
+        said = why.value.decode("utf-8", "replace")
+        self._check(error, said)
+        return said
+
+    @staticmethod
+    def _check(error: int, why: str = "") -> None:
+        if error:
+            raise NativeError(why or os.strerror(error))
+
+
+def _bound(library: ctypes.CDLL, name: str) -> Any:
+    function = getattr(library, "weft_native_" + name)
+    function.restype, function.argtypes = SIGNATURES[name]
+    return function
