@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from underweft import SCRIPTS, Running, bare, environment, marked_steps, under_weft
 
+from underweft import SCRIPTS, Running, bare, environment, marked_steps, under_weft
 from waiting import PATIENCE_S, wait_until
 from weft.node.task import Task
 from weft.runtime.layout import LEFT_EXIT_CODE

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from underweft import SCRIPTS, Running, bare, under_weft
 
 import weft
+from underweft import SCRIPTS, Running, bare, under_weft
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.core.errors import InputError
 from weft.node.pausing import PauseRefusedError

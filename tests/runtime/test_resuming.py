@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from underweft import SCRIPTS, bare, marked_steps, page_folder, under_weft
 
+from underweft import SCRIPTS, bare, marked_steps, page_folder, under_weft
 from waiting import PATIENCE_S
 from weft.node.pausing import PauseRefusedError
 from weft.runtime.durable import FAIL_POINTS

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from underweft import environment, under_weft
 
 import weft
+from underweft import environment, under_weft
 from waiting import PATIENCE_S
 
 
