@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import stepping
 from figures import Figure
 from weft.node.task import attach
 from weft.runtime.native import library_path
@@ -23,6 +24,16 @@ ENV = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 WIDTHS, STEPS, ROUNDS = (24, 32, 40), 120, 3
 TURNSTILE = ("turnstile.c", "membership.c", "lane_page.c", "process.c", "tests/handover.c")
 ANTMAN = "AntMan: 17 ms to shrink and 115 ms to grow a ResNet-50 (recorded)"
+
+
+def overhead() -> list[Figure]:
+    """Steps of about 5 ms: under weft with the library against bare, and against weft without the library."""
+    apart = [stepping.rounds(("bare", "20"), ("weft", "20"), ("bare", "20")) for _ in range(ROUNDS)]
+    beside = [stepping.rounds(("hooks", "20"), ("weft", "20"), ("hooks", "20")) for _ in range(ROUNDS)]
+    return [
+        *stepping.compared("hooks and library over bare, steps of 5 ms", apart, 1.005),
+        *stepping.compared("hooks and library over hooks alone", beside, 1.005),
+    ]
 
 
 def handovers() -> list[Figure]:

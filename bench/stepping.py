@@ -55,44 +55,45 @@ def overhead() -> list[Figure]:
     Once in three processes, as a person would compare. There, where a process happens to lie in memory makes it faster
     or slower by several per cent, more than what is looked for; so also within one process, weft's hooks in and out.
     """
-    apart = [_rounds(("bare", "20"), ("weft", "20"), ("bare", "20")) for _ in range(TRIOS)]
-    inside = [_rounds(("weft", "20 off"), ("weft", "20"), ("weft", "20 off"), is_shared=True) for _ in range(3)]
-    bare_ms = statistics.median(first for rounds in apart for first, _, _ in rounds) / 1e6
+    apart = [rounds(("bare", "20"), ("weft", "20"), ("bare", "20")) for _ in range(TRIOS)]
+    inside = [rounds(("weft", "20 off"), ("weft", "20"), ("weft", "20 off"), is_shared=True) for _ in range(3)]
+    bare_ms = statistics.median(first for run in apart for first, _, _ in run) / 1e6
     return [
-        *_compared("a step under weft over a bare one", apart, ROUNDS),
-        *_compared("the same within one process: hooks in over out", inside, ROUNDS),
+        *compared("a step under weft over a bare one", apart),
+        *compared("the same within one process: hooks in over out", inside),
         Figure("a bare step", f"{bare_ms:.2f} ms", "about 5 ms"),
     ]
 
 
-def _compared(name: str, runs: list[list[list[float]]], rounds: int) -> list[Figure]:
+def compared(name: str, runs: list[list[list[float]]], goal: float = 1.01) -> list[Figure]:
     under = [statistics.median(watched / ((one + two) / 2) for one, watched, two in run) for run in runs]
     control = [statistics.median(one / two for one, _, two in run) for run in runs]
     ratio, floor = statistics.median(under), max(abs(each - 1) for each in control)
     return [
-        Figure(f"{name}, {len(runs)} x {rounds} rounds", f"{ratio:.4f}", "<= 1.01", ratio <= 1.01),
+        Figure(f"{name}, {len(runs)} x {ROUNDS} rounds", f"{ratio:.4f}", f"<= {goal:g}", ratio <= goal),
         Figure("    least and most of them", f"{min(under):.4f} to {max(under):.4f}"),
         Figure("    bare over bare, the control", f"{statistics.median(control):.4f}"),
         Figure("    noise floor: the control's largest distance from 1", f"{floor:.4f}"),
     ]
 
 
-def _rounds(*blocks: tuple[str, str], is_shared: bool = False) -> list[list[float]]:
+def rounds(*blocks: tuple[str, str], is_shared: bool = False) -> list[list[float]]:
     """The median step, in ns, of each block of each round; a block is who takes it and what is asked of him."""
     bare = [sys.executable, str(HERE / "five_ms.py")]
-    commands = {"bare": bare, "weft": [sys.executable, "-m", "weft.cli.main", "exec", "--", *bare]}
+    under = [sys.executable, "-m", "weft.cli.main", "exec", "--"]
+    commands = {"bare": bare, "weft": [*under, *bare], "hooks": ["env", "WEFT_NATIVE=", *under, *bare]}
     processes = [
         subprocess.Popen(commands[kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=BARE_ENV)
         for kind, _ in blocks[: 1 if is_shared else None]
     ]
     taking = processes * len(blocks) if is_shared else processes
-    rounds = [
+    measured = [
         [_block(process, asked) for process, (_, asked) in zip(taking, blocks, strict=True)]
         for _ in range(WARM_UP_ROUNDS + ROUNDS)
     ]
     for process in processes:
         process.communicate()
-    return rounds[WARM_UP_ROUNDS:]
+    return measured[WARM_UP_ROUNDS:]
 
 
 def _block(process: subprocess.Popen[str], asked: str) -> float:

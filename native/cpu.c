@@ -120,23 +120,19 @@ static int copy_in_place(int file, uint8_t *at, size_t offset, size_t bytes)
     return error;
 }
 
-static int move_chunk_in(int tier, uint8_t *at, size_t offset, size_t bytes)
-{
-    int error = copy_in_place(tier, at, offset, bytes);
-    if (error == 0)
-        give_back(tier, offset, bytes);
-    return error;
-}
-
+/* The place is given back when all is in: until then, what fails can be undone by mapping it again. */
 static int move_in(int tier, uint8_t *at, size_t offset, size_t bytes)
 {
-    int error = 0;
-    for (size_t done = 0; done < bytes && error == 0; done += CHUNK) {
-        error = move_chunk_in(tier, at + done, offset + done, bytes - done < CHUNK ? bytes - done : CHUNK);
-        if (error && done) /* into the room that was just given back */
-            (void)move_out(tier, at, offset, done);
+    for (size_t done = 0; done < bytes; done += CHUNK) {
+        int error = copy_in_place(tier, at + done, offset + done, bytes - done < CHUNK ? bytes - done : CHUNK);
+        if (error) {
+            if (done)
+                (void)map_file(tier, at, offset, done); /* a mapping less than there was: it has room */
+            return error;
+        }
     }
-    return error;
+    give_back(tier, offset, bytes);
+    return 0;
 }
 
 static int discard(int tier, uint8_t *at, size_t offset, size_t bytes)
@@ -211,5 +207,10 @@ int weft_cpu_tier(const char *folder)
     if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY)
         return -EFBIG; /* places in the file are far apart, and to go beyond this limit ends a process */
     int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (file >= 0 && file <= STDERR_FILENO) { /* a job without standard files would print into its tensors */
+        int above = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        close(file);
+        file = above;
+    }
     return file < 0 ? -errno : file;
 }

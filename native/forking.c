@@ -68,9 +68,18 @@ static void copy_to_shadow(uint8_t *at, size_t bytes, size_t *place)
     *place += bytes;
 }
 
+/* Better to end where it is touched than to compute with what is another's. */
+static void deny(uint8_t *at, size_t bytes, size_t *place)
+{
+    (void)place;
+    (void)weft_memory.backend->unmap(at, bytes);
+}
+
 static void take_from_shadow(uint8_t *at, size_t bytes, size_t *place)
 {
-    (void)mremap(weft_memory.shadow.base + *place, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at);
+    uint8_t *copy = weft_memory.shadow.base + *place;
+    if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED)
+        deny(at, bytes, place);
     *place += bytes;
 }
 
@@ -83,17 +92,15 @@ void weft_memory_before_fork(void)
     if (weft_memory.shadow.bytes == 0)
         return;
     void *base = mmap(NULL, weft_memory.shadow.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) {
-        weft_memory.shadow.bytes = 0;
-        return;
-    }
+    if (base == MAP_FAILED)
+        return; /* with bytes and no base: the child must not touch them */
     weft_memory.shadow.base = base;
     each_shared(copy_to_shadow);
 }
 
 void weft_memory_after_fork_in_parent(void)
 {
-    if (weft_memory.shadow.bytes)
+    if (weft_memory.shadow.base)
         munmap(weft_memory.shadow.base, weft_memory.shadow.bytes);
     weft_is_forking = false;
     while (weft_memory.late_count)
@@ -104,7 +111,7 @@ void weft_memory_after_fork_in_parent(void)
 void weft_memory_after_fork_in_child(void)
 {
     if (weft_memory.shadow.bytes)
-        each_shared(take_from_shadow);
+        each_shared(weft_memory.shadow.base ? take_from_shadow : deny);
     weft_memory.is_child = true;
     weft_memory.has_turn = weft_memory.is_swapped = false;
     weft_memory.late_count = 0;
@@ -113,7 +120,5 @@ void weft_memory_after_fork_in_child(void)
     weft_world_after_fork();
     if (weft_memory.tier >= 0)
         close(weft_memory.tier);
-    if (weft_memory.shared >= 0)
-        close(weft_memory.shared);
     weft_memory.tier = weft_memory.shared = -1;
 }

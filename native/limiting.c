@@ -2,6 +2,8 @@
 #include "state.h"
 #include "world.h"
 
+#include <errno.h>
+
 /* What bytes that were asked for count as. What a block has beyond that nobody touches. */
 uint64_t weft_charge(uint64_t requested)
 {
@@ -41,25 +43,27 @@ void weft_purge(void)
     weft_memory.least_cached = 0;
 }
 
-static void move_block(struct weft_block *block, bool is_out)
+static int move_block(struct weft_block *block, bool is_out)
 {
     uint64_t from = weft_inner_from(block), bytes = weft_inner_bytes(block);
     uint8_t *at = weft_memory.own.range.base + from;
     int error = is_out ? weft_memory.backend->move_out(weft_memory.tier, at, from, bytes)
                        : weft_memory.backend->move_in(weft_memory.tier, at, from, bytes);
     if (error)
-        return;
+        return error;
     weft_memory.device -= weft_on_device(block);
     weft_memory.overflow -= weft_in_tier(block);
     block->is_out = is_out;
     weft_memory.device += weft_on_device(block);
     weft_memory.overflow += weft_in_tier(block);
+    return 0;
 }
 
 /* From this block on, the first in the next tier for which there is room on the device. */
 static uint32_t next_to_return(uint32_t index)
 {
-    uint64_t room = weft_memory.limit ? weft_memory.limit : UINT64_MAX, taken = weft_memory.device + weft_most(&weft_memory.ephemeral);
+    uint64_t room = weft_memory.limit ? weft_memory.limit : UINT64_MAX;
+    uint64_t taken = weft_memory.device + weft_most(&weft_memory.ephemeral);
     for (; index; index = weft_memory.own.blocks[index].after) {
         const struct weft_block *block = &weft_memory.own.blocks[index];
         if (!block->is_free && block->is_out && taken <= room && weft_inner_bytes(block) <= room - taken)
@@ -68,25 +72,42 @@ static uint32_t next_to_return(uint32_t index)
     return WEFT_NO_BLOCK;
 }
 
-/* Bring what is on the device under the limit, the largest blocks first, or back where there is room for it. */
-void weft_obey(void)
+/* The largest blocks first, until what is on the device is within the limit. */
+static int move_largest_out(void)
+{
+    for (uint64_t least = UINT64_C(1) << 40; least >= WEFT_PAGE_SIZE; least /= 2)
+        for (uint32_t index = weft_memory.own.lowest; index; index = weft_memory.own.blocks[index].after) {
+            struct weft_block *block = &weft_memory.own.blocks[index];
+            if (weft_memory.device <= weft_memory.limit)
+                return 0;
+            bool is_meant = !block->is_free && !block->is_out && weft_inner_bytes(block) >= least;
+            int error = is_meant ? move_block(block, true) : 0;
+            if (error)
+                return error;
+        }
+    return 0;
+}
+
+static int move_back(uint32_t index)
+{
+    int error = 0;
+    for (; index && error == 0; index = next_to_return(weft_memory.own.blocks[index].after))
+        error = move_block(&weft_memory.own.blocks[index], false);
+    return error;
+}
+
+int weft_obey(void)
 {
     if (weft_memory.limit && weft_memory.device + weft_memory.own.dirty > weft_memory.limit)
         weft_purge();
-    if (weft_memory.is_swapped || weft_memory.is_child || weft_memory.tier < 0) /* all is out; it is not ours; there is no place */
-        return;
+    bool has_place = !weft_memory.is_swapped && !weft_memory.is_child && weft_memory.tier >= 0;
     bool is_over = weft_memory.limit && weft_memory.device > weft_memory.limit && !weft_memory.is_strict;
     uint32_t back = weft_memory.overflow && !is_over ? next_to_return(weft_memory.own.lowest) : WEFT_NO_BLOCK;
-    if ((!is_over && !back) || !weft_world_stop())
-        return;
-    for (uint64_t least = UINT64_C(1) << 40; is_over && least >= WEFT_PAGE_SIZE; least /= 2)
-        for (uint32_t index = weft_memory.own.lowest; index && weft_memory.device > weft_memory.limit;
-             index = weft_memory.own.blocks[index].after) {
-            struct weft_block *block = &weft_memory.own.blocks[index];
-            if (!block->is_free && !block->is_out && weft_inner_bytes(block) >= least)
-                move_block(block, true);
-        }
-    for (; back; back = next_to_return(weft_memory.own.blocks[back].after))
-        move_block(&weft_memory.own.blocks[back], false);
+    if (!has_place || (!is_over && !back))
+        return 0;
+    if (!weft_world_stop())
+        return EBUSY;
+    int error = is_over ? move_largest_out() : move_back(back);
     weft_world_go();
+    return error;
 }

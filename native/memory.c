@@ -220,6 +220,11 @@ void *weft_memory_take(size_t bytes, size_t alignment, bool may_use_lane)
     return at;
 }
 
+bool weft_memory_overflows(void)
+{
+    return weft_memory.tier >= 0 && !weft_memory.is_strict;
+}
+
 /* ---- giving ---- */
 
 static struct weft_arena *arena_of(const void *at)
@@ -229,6 +234,9 @@ static struct weft_arena *arena_of(const void *at)
 
 bool weft_memory_has(const void *at)
 {
+    /* A child has a hole where the lane was (MADV_DONTFORK): what libc maps there is libc's. */
+    if (weft_memory.is_child && weft_arena_has(&weft_memory.lane, at))
+        return weft_arena_find(&weft_memory.lane, at) != WEFT_NO_BLOCK;
     return weft_arena_has(&weft_memory.own, at) || weft_arena_has(&weft_memory.lane, at);
 }
 
@@ -327,8 +335,10 @@ struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison)
     weft_memory.steps++;
     if (weft_memory.steps == 1 || weft_memory.steps % WINDOW == 0)
         end_window();
-    weft_memory.limit = limit;
-    weft_obey();
+    if (weft_memory.disobeyed == 0 || weft_memory.limit != limit || weft_memory.steps % WINDOW == 0) {
+        weft_memory.limit = limit;
+        weft_memory.disobeyed = weft_obey();
+    }
     struct weft_boundary seen = {
         .persistent = weft_memory.persistent,
         .ephemeral = weft_most(&weft_memory.ephemeral),
@@ -338,6 +348,7 @@ struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison)
         .lane_needs = weft_most(&weft_memory.lane_needs),
         .lane_reserved = weft_memory.lane_reserved,
         .is_lane_clear = is_lane_clear,
+        .disobeyed = weft_memory.disobeyed,
     };
     weft_unlock();
     return seen;

@@ -22,6 +22,9 @@ int weft_memory_begin(const struct weft_backend *backend, int tier, uint64_t lim
 /* A block, or NULL: over the limit, or no memory. `may_use_lane`: it is the stepping thread that asks, in its turn. */
 void *weft_memory_take(size_t bytes, size_t alignment, bool may_use_lane);
 bool weft_memory_has(const void *at);
+
+/* Whether what is over the limit goes to the next tier. */
+bool weft_memory_overflows(void);
 size_t weft_memory_size(const void *at);
 void weft_memory_give(void *at);
 
@@ -34,6 +37,7 @@ bool weft_memory_leave_lane(void); /* false: something of ours is in there, and 
 struct weft_boundary {
     uint64_t persistent, ephemeral, overflow, peak, copied_out, lane_needs, lane_reserved;
     bool is_lane_clear;
+    int disobeyed; /* an errno: why the limit is not obeyed, or not all came back that could; tried again later */
 };
 struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison);
 

@@ -132,18 +132,20 @@ uint64_t weft_start_of(uint64_t pid)
     return see(pid, &seen) == 0 ? seen.start : 0;
 }
 
-void weft_end_stopped(uint64_t pid, uint64_t start)
+bool weft_end_stopped(uint64_t pid, uint64_t start)
 {
+    bool is_ended = false;
     int file = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     bool is_refused = file < 0 && errno != ESRCH; /* an old kernel, a sandbox, no file descriptor left */
     if (weft_life_of(pid, start) == WEFT_STOPPED) { /* so what was opened is this one */
         if (file >= 0)
-            syscall(SYS_pidfd_send_signal, file, SIGKILL, NULL, 0);
+            is_ended = syscall(SYS_pidfd_send_signal, file, SIGKILL, NULL, 0) == 0;
         else if (is_refused)
-            kill((pid_t)pid, SIGKILL);
+            is_ended = kill((pid_t)pid, SIGKILL) == 0;
     }
     if (file >= 0)
         close(file);
+    return is_ended;
 }
 
 bool weft_stands_too_long(struct weft_watch *watch, enum weft_life life, uint64_t place, uint64_t grace_ns)

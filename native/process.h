@@ -24,8 +24,8 @@ uint64_t weft_start_of(uint64_t pid);
 /* Whether it lives, as far as one cheap system call can tell. */
 bool weft_may_live(uint64_t pid);
 
-/* End a process that is stopped, and this one only. */
-void weft_end_stopped(uint64_t pid, uint64_t start);
+/* End a process that is stopped, and this one only; whether it was. */
+bool weft_end_stopped(uint64_t pid, uint64_t start);
 
 /* Whether a process has been seen stopped in the same place, time and again, for longer than `grace_ns`. */
 struct weft_watch {

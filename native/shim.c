@@ -27,7 +27,8 @@
 static struct {
     atomic_bool is_serving;
     _Atomic(const char *) stepper;
-    bool is_claimed, is_member, is_in_step, is_swapped, is_poisoning, is_lane_clear;
+    bool is_claimed, is_member, is_in_step, is_poisoning, is_lane_clear;
+    int disobeyed; /* as last seen */
     volatile struct weft_page *page;
     struct weft_turnstile lane;
     struct {
@@ -36,9 +37,10 @@ static struct {
         int64_t owed_ns;
         uint64_t idle_ns;
     } duty;
+    pthread_mutex_t turning; /* who takes a turn and who releases it: not both at once */
     uint64_t not_own_ns;    /* of the present step: inserted by the duty, or waited for the turn */
     uint64_t usual_turn_ns; /* how long turns last that end at a boundary */
-} shim;
+} shim = {.turning = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* whose address names the thread */
 
@@ -79,6 +81,18 @@ static int memalign_below(void **place, size_t alignment, size_t bytes)
     return next_memalign(place, alignment, bytes);
 }
 
+/* What another preloaded allocator gave before our constructor has run is its own to free. */
+static void free_below(void *at)
+{
+    static _Thread_local bool is_looking __attribute__((tls_model("initial-exec")));
+    if (next_free == NULL && !is_looking) {
+        is_looking = true;
+        find_what_is_below();
+        is_looking = false;
+    }
+    (next_free ? next_free : __libc_free)(at);
+}
+
 /* ---- saying something ---- */
 
 static void say(char *why, size_t why_bytes, const char *text)
@@ -112,9 +126,20 @@ static void say_refused(size_t bytes)
     struct weft_native_state now;
     weft_memory_look(&now);
     bool is_by_limit = now.limit && now.device + bytes > now.limit;
-    say_line("%s %.1f MiB more: limit %.1f MiB, in use %.1f MiB, peak %.1f MiB, overflow %.1f MiB",
-             is_by_limit ? "the limit refuses" : "there is no room for", mib(bytes), mib(now.limit), mib(now.device),
-             mib(now.peak), mib(now.overflow));
+    const char *why = !is_by_limit              ? "there is no memory for"
+                      : weft_memory_overflows() ? "over the limit, and the folder for overflow has no room for"
+                                                : "the limit refuses";
+    say_line("%s %zu bytes more: limit %.1f MiB, in use %.1f MiB, peak %.1f MiB, overflow %.1f MiB", why, bytes,
+             mib(now.limit), mib(now.device), mib(now.peak), mib(now.overflow));
+}
+
+/* When it begins to be so. */
+static void say_disobeyed(const struct weft_boundary *seen)
+{
+    if (seen->disobeyed && seen->disobeyed != shim.disobeyed)
+        say_line("the limit of %.1f MiB cannot be obeyed for now: %s", mib(shim.page->limit),
+                 seen->disobeyed == EBUSY ? "a thread of the script does not stop for it" : strerror(seen->disobeyed));
+    shim.disobeyed = seen->disobeyed;
 }
 
 /* ---- the duty ---- */
@@ -185,20 +210,30 @@ static void run_on_without_lane(void)
     say_line("the lane cannot be used any more; running on without it");
 }
 
-/* Nothing of ours is in the lane outside of our turns, so it is taken when a step first needs memory: who loads data
- * or waits for somebody keeps nobody else waiting. */
-static void take_turn(void)
+static void take_turn_alone(void)
 {
     uint64_t waited = weft_take_turn(&shim.lane);
     if (waited == UINT64_MAX) {
         run_on_without_lane();
         return;
     }
-    weft_memory_turn_begins(shim.lane.lane->reserved, shim.lane.lane->capacity);
-    shim.page->turns++;
     shim.page->turn_waited += waited;
     shim.not_own_ns += waited;
+    if (shim.lane.turn == 0)
+        return; /* a signal came: this once the memory is our own, and the interpreter can see to it */
+    weft_memory_turn_begins(shim.lane.lane->reserved, shim.lane.lane->capacity);
+    shim.page->turns++;
     begin_computing();
+}
+
+/* Nothing of ours is in the lane outside of our turns, so it is taken when a step first needs memory: who loads data
+ * or waits for somebody keeps nobody else waiting. Several threads may step in turn: not while another one releases. */
+static void take_turn(void)
+{
+    pthread_mutex_lock(&shim.turning);
+    if (is_stepper() && shim.is_member && shim.is_in_step && shim.lane.turn == 0)
+        take_turn_alone();
+    pthread_mutex_unlock(&shim.turning);
 }
 
 /* The lane is no larger than any member needs, or than it may be. Only in our turn. */
@@ -243,12 +278,17 @@ static void release_turn(const struct weft_boundary *seen)
  * waits, the turn can end just as well. */
 static void release_between_steps(void)
 {
-    uint64_t lasted = clock_ns(CLOCK_MONOTONIC) - shim.lane.began_ns, reserved;
-    if (lasted <= 2 * shim.usual_turn_ns + SHORTEST_IDLE_NS || !weft_is_wanted(&shim.lane)
-        || !weft_memory_turn_ends(&reserved, shim.is_poisoning))
+    uint64_t reserved;
+    if (pthread_mutex_trylock(&shim.turning) != 0)
         return;
-    shim.lane.lane->reserved = reserved;
-    weft_release_turn(&shim.lane);
+    bool is_ours = shim.is_member && shim.lane.turn && shim.is_in_step;
+    uint64_t lasted = is_ours ? clock_ns(CLOCK_MONOTONIC) - shim.lane.began_ns : 0;
+    if (lasted > 2 * shim.usual_turn_ns + SHORTEST_IDLE_NS && weft_is_wanted(&shim.lane)
+        && weft_memory_turn_ends(&reserved, shim.is_poisoning)) {
+        shim.lane.lane->reserved = reserved;
+        weft_release_turn(&shim.lane);
+    }
+    pthread_mutex_unlock(&shim.turning);
 }
 
 /* ---- what is interposed ---- */
@@ -278,10 +318,8 @@ WEFT_EXPORT void free(void *at)
         weft_memory_give(at);
         if (shim.is_member && shim.lane.turn && is_stepper() && shim.is_in_step && weft_memory_lane_is_empty())
             release_between_steps();
-    } else if (next_free) {
-        next_free(at);
     } else {
-        __libc_free(at);
+        free_below(at);
     }
 }
 
@@ -310,20 +348,11 @@ WEFT_EXPORT size_t malloc_usable_size(void *at)
 
 /* ---- forks ---- */
 
-static void before_fork(void)
-{
-    weft_memory_before_fork();
-}
-
-static void after_fork_in_parent(void)
-{
-    weft_memory_after_fork_in_parent();
-}
-
 /* A child is another process: it has our memory as it was, and what it allocates is libc's. */
 static void after_fork_in_child(void)
 {
     weft_memory_after_fork_in_child();
+    shim.turning = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     if (shim.is_member)
         weft_forget_lane(&shim.lane);
     shim.is_serving = shim.is_claimed = shim.is_member = false;
@@ -346,7 +375,7 @@ int weft_native_begin(const char *tier, uint64_t limit, int is_strict, char *why
         snprintf(why, why_bytes, "no overflow to %s: %s", tier, strerror(-file));
     int error = weft_memory_begin(&weft_cpu, file, limit, is_strict != 0);
     if (error == 0)
-        error = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+        error = pthread_atfork(weft_memory_before_fork, weft_memory_after_fork_in_parent, after_fork_in_child);
     if (error) {
         say(why, why_bytes, "no room for the tables of the allocator (is there a limit? ulimit -v, ulimit -d)");
         return error;
@@ -386,6 +415,7 @@ int weft_native_join(const char *path, uint64_t capacity, int64_t base, int64_t 
                            : "there are no addresses for the lane (is there a limit? ulimit -v)");
         return error;
     }
+    shim.lane.heeds_signals = true;
     shim.is_member = true;
     return 0;
 }
@@ -395,6 +425,7 @@ uint64_t weft_native_rest(void)
     if (!shim.is_claimed)
         return 0;
     pay_if_owed();
+    pthread_mutex_lock(&shim.turning);
     shim.is_in_step = false;
     struct weft_boundary seen = weft_memory_boundary(shim.page->limit, shim.is_poisoning);
     shim.page->persistent = seen.persistent;
@@ -403,17 +434,21 @@ uint64_t weft_native_rest(void)
     shim.page->peak = seen.peak;
     shim.page->copied_out = seen.copied_out;
     shim.page->idle = shim.duty.idle_ns;
+    say_disobeyed(&seen);
     if (shim.is_member)
         release_turn(&seen);
     uint64_t not_own = shim.not_own_ns;
     shim.not_own_ns = 0;
+    pthread_mutex_unlock(&shim.turning);
     return not_own;
 }
 
 void weft_native_let_pass(void)
 {
+    pthread_mutex_lock(&shim.turning);
     if (shim.is_member && shim.is_lane_clear)
         weft_stand_back(&shim.lane);
+    pthread_mutex_unlock(&shim.turning);
 }
 
 uint64_t weft_native_go(void)
@@ -423,7 +458,7 @@ uint64_t weft_native_go(void)
     if (!shim.is_claimed)
         return 0;
     atomic_store(&shim.stepper, &self);
-    if (shim.is_swapped && weft_native_swap_in(why, sizeof why) != 0)
+    if (weft_native_swap_in(why, sizeof why) != 0)
         say_line("%s; what is left there is used where it is", why);
     shim.is_in_step = true;
     begin_computing();
@@ -448,32 +483,31 @@ static int failed(int error, const char *what, char *why, size_t why_bytes)
 int weft_native_swap_out(char *why, size_t why_bytes)
 {
     int error = weft_memory_swap_out();
-    shim.is_swapped = error == 0;
     return error ? failed(error, "swap-out", why, why_bytes) : 0;
 }
 
 int weft_native_swap_in(char *why, size_t why_bytes)
 {
-    int error = weft_memory_swap_in();
-    shim.is_swapped = error != 0;
+    int error = weft_memory_swap_in(); /* nothing, if nothing is out */
     return error ? failed(error, "swap-in", why, why_bytes) : 0;
 }
 
 void weft_native_leave(void)
 {
+    shim.is_claimed = false;
+    if (pthread_mutex_trylock(&shim.turning) != 0)
+        return; /* another thread waits for a turn; those who wait find out when we are gone */
     if (shim.is_member && weft_memory_leave_lane()) {
         shim.is_member = false;
         weft_leave(&shim.lane);
     }
-    shim.is_claimed = false;
+    pthread_mutex_unlock(&shim.turning);
 }
 
-/* A script that ends without the interpreter's usual way out gives its turn back all the same. If it is another thread
- * that steps, it may be waiting for a turn now; then those who wait find out that we are gone. */
+/* A script that ends without the interpreter's usual way out gives its turn back all the same. */
 __attribute__((destructor)) static void end(void)
 {
-    if (is_stepper())
-        weft_native_leave();
+    weft_native_leave();
 }
 
 void weft_native_look(struct weft_native_state *state)

@@ -43,6 +43,7 @@ struct weft_memory {
     struct weft_peak ephemeral, lane_needs;
     uint64_t least_cached; /* in this window */
     uint64_t purged_at, purge_gap; /* steps */
+    int disobeyed; /* an errno: why the limit could not be obeyed when that was last tried */
     uint64_t steps, allocations, copied_out, copied_out_bytes;
 
     uint32_t young_own, young_lane; /* blocks that the stepping thread took in this step, those still in use */
@@ -101,7 +102,9 @@ uint64_t weft_charge(uint64_t requested);
 uint64_t weft_on_device(const struct weft_block *block);
 uint64_t weft_in_tier(const struct weft_block *block);
 void weft_purge(void);
-void weft_obey(void);
+
+/* Bring what is on the device under the limit, or back where there is room for it. 0, or an errno: not all was done. */
+int weft_obey(void);
 
 /* memory.c */
 bool weft_begin_arena(struct weft_arena *arena, size_t most_bytes);

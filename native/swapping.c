@@ -133,8 +133,11 @@ static void let_overflow_go(void)
 
 static int swap_all_out(void)
 {
+    int left = weft_memory.is_swapped ? swap_own_in() : 0; /* of an earlier time */
+    if (left)
+        return left;
     weft_purge();
-    if (!weft_memory.is_swapped && !begin_marks())
+    if (!begin_marks())
         return ENOMEM;
     weft_memory.is_swapped = true;
     int error = swap_own_out();
@@ -158,7 +161,9 @@ int weft_memory_swap_out(void)
     }
     int tier = weft_memory.tier;
     weft_unlock();
-    return error ? error : weft_memory.backend->settle(tier); /* slow, and nothing here depends on it */
+    if (error == 0)
+        (void)weft_memory.backend->settle(tier); /* slow, and what is out is out; should it fail, memory is freed later */
+    return error;
 }
 
 /* Of pages of this free block, those that were swapped out are wanted back by nobody. */

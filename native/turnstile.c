@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,10 +31,13 @@ static bool ring(weft_word *bell)
     return syscall(SYS_futex, half_of(bell), FUTEX_WAKE, 1, NULL, NULL, 0) > 0;
 }
 
-static void sleep_until(weft_word *bell, uint64_t heard, uint64_t until_ns)
+/* Whether a signal came. */
+static bool sleep_until(weft_word *bell, uint64_t heard, uint64_t until_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
-    syscall(SYS_futex, half_of(bell), FUTEX_WAIT_BITSET, (uint32_t)heard, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+    return syscall(SYS_futex, half_of(bell), FUTEX_WAIT_BITSET, (uint32_t)heard, &until, NULL, FUTEX_BITSET_MATCH_ANY)
+               != 0
+           && errno == EINTR;
 }
 
 /* ---- who is next ---- */
@@ -131,6 +135,15 @@ static bool hand_on(struct weft_turnstile *mine, uint64_t turn)
 
 /* ---- looking after the others ---- */
 
+static void say_ended(uint64_t pid, uint64_t grace_ns)
+{
+    char line[160];
+    int length = snprintf(line, sizeof line, "weft: killed process %llu, which was stopped in its turn for %.3g s\n",
+                          (unsigned long long)pid, (double)grace_ns / 1e9);
+    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+        return; /* there is nobody to tell */
+}
+
 /* The turn stands still. If its member has died, take it from there. One that is stopped may be passed over, unless it
  * has accepted the turn: then it may be writing, and has to be ended first. One that lives and does not wait came into
  * its slot just when the turn was offered to the one before. One that is away has not come; it waits anew when it does. */
@@ -144,8 +157,8 @@ static void look_after(struct weft_turnstile *mine, uint64_t turn, struct weft_w
     bool stands_too_long = weft_stands_too_long(watch, life, turn, lane->stopped_grace);
     if (lane->turn != turn)
         return;
-    if (is_accepted(turn) && stands_too_long)
-        weft_end_stopped(pid, start);
+    if (is_accepted(turn) && stands_too_long && weft_end_stopped(pid, start))
+        say_ended(pid, lane->stopped_grace);
     if (life != WEFT_GONE && is_accepted(turn))
         return;
     if (life == WEFT_LIVES && since && !member->away)
@@ -199,19 +212,23 @@ static bool is_of_one_away(const struct weft_lane *lane, uint64_t turn)
     return !is_accepted(turn) && slot < WEFT_LANE_MEMBERS && lane->members[slot].away;
 }
 
-static void wait_for_change(struct weft_turnstile *mine, uint64_t turn, uint64_t heard, struct weft_watch *watch)
+/* True if a signal came that is to be heeded. */
+static bool wait_for_change(struct weft_turnstile *mine, uint64_t turn, uint64_t heard, struct weft_watch *watch)
 {
     weft_word *bell = &mine->lane->members[mine->slot].bell;
     uint64_t wait_ns = is_of_one_away(mine->lane, turn) ? AWAY_NS : FIRST_LOOK_NS;
-    while (mine->lane->turn == turn && *bell == heard) {
+    weft_word *since = &mine->lane->members[mine->slot].waits_since; /* 0: we were passed, and have to wait anew */
+    while (mine->lane->turn == turn && *bell == heard && *since) {
         uint64_t until = weft_now_ns() + wait_ns;
         weft_fail_point("about-to-sleep");
         while (*bell == heard && weft_now_ns() < until)
-            sleep_until(bell, heard, until);
+            if (sleep_until(bell, heard, until) && mine->heeds_signals)
+                return true;
         if (*bell == heard)
             look_after(mine, turn, watch);
         wait_ns = wait_ns * 2 < LAST_LOOK_NS ? wait_ns * 2 : LAST_LOOK_NS;
     }
+    return false;
 }
 
 uint64_t weft_take_turn(struct weft_turnstile *mine)
@@ -232,12 +249,15 @@ uint64_t weft_take_turn(struct weft_turnstile *mine)
             me->waits_since = began;
         weft_fail_point("waiting");
         uint64_t turn = mine->lane->turn;
-        if (weft_slot_of(turn) == WEFT_NOBODY)
+        if (weft_slot_of(turn) == WEFT_NOBODY) {
             hand_on(mine, turn);
-        else if (weft_slot_of(turn) != mine->slot)
-            wait_for_change(mine, turn, heard, &watch);
-        else if (accept_turn(mine, turn))
-            return mine->began_ns - began;
+        } else if (weft_slot_of(turn) == mine->slot) {
+            if (accept_turn(mine, turn))
+                return mine->began_ns - began;
+        } else if (wait_for_change(mine, turn, heard, &watch)) {
+            me->away = 1;
+            return weft_now_ns() - began;
+        }
     }
     weft_forget_lane(mine);
     return UINT64_MAX;

@@ -24,6 +24,7 @@ struct weft_turnstile {
     uint64_t turn;       /* the one we hold, as in the page; 0 = none */
     uint64_t began_ns;   /* of that turn */
     uint64_t looked_ns;  /* when we last looked whether the others live */
+    bool heeds_signals;  /* a signal ends the wait for a turn */
 };
 
 /* Make the lane's page at `path` unless it is there, check it, and become a member. 0, or a negative errno with one
@@ -31,7 +32,8 @@ struct weft_turnstile {
 int weft_join(struct weft_turnstile *mine, const char *path, uint64_t capacity, int64_t base, int64_t weight,
               char *why, size_t why_bytes);
 
-/* Wait for the turn and take it. Returns the nanoseconds waited. A lane that cannot be used any more (its page is
+/* Wait for the turn and take it. Returns the nanoseconds waited. If a signal ended the wait, mine->turn is 0 and our
+ * place in line is kept: the script shall see its Ctrl-C. A lane that cannot be used any more (its page is
  * damaged, or our slot has been given to another) gives UINT64_MAX: then we are no member. */
 uint64_t weft_take_turn(struct weft_turnstile *mine);
 

@@ -66,7 +66,7 @@ void weft_world_begin(void)
         struct sigaction present;
         if (sigaction(number, NULL, &present) != 0 || present.sa_handler != SIG_DFL)
             continue;
-        struct sigaction ours = {.sa_handler = stand, .sa_flags = SA_RESTART};
+        struct sigaction ours = {.sa_handler = stand, .sa_flags = SA_RESTART | SA_ONSTACK};
         sigfillset(&ours.sa_mask);
         if (sigaction(number, &ours, NULL) == 0)
             world.signal = number;

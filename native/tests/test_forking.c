@@ -53,6 +53,23 @@ static void a_child_sees(struct piece *pieces, int count, void (*meanwhile)(void
     close(go[0]), close(go[1]);
 }
 
+static void what_a_child_maps_where_the_lane_was_is_not_ours(void)
+{
+    int lane_file = memfd_create("weft-lane", MFD_CLOEXEC);
+    begin(NO_LIMIT);
+    holds(weft_memory_use_lane(lane_file, 16 * MIB, 0) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 200; i++) {
+            void *mapped = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            holds(mapped != MAP_FAILED && !weft_memory_has(mapped), "libc would lose what it has there");
+        }
+        _exit(0);
+    }
+    int status = -1;
+    holds(waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void a_child_sees_what_is_in_the_lane_as_it_was(void)
 {
     int lane_file = memfd_create("weft-lane", MFD_CLOEXEC);
@@ -204,6 +221,7 @@ static void forks_never_hang_while_the_world_stops(void)
 }
 
 static const struct story stories[] = {
+    STORY(what_a_child_maps_where_the_lane_was_is_not_ours),
     STORY(a_child_sees_what_is_in_the_lane_as_it_was),
     STORY(a_child_sees_what_is_in_the_tier_as_it_was),
     STORY(a_child_sees_what_is_swapped_out_as_it_was),

@@ -154,6 +154,20 @@ static void a_swap_in_that_fails_loses_nothing(void)
     }
 }
 
+static void after_a_swap_in_that_failed_all_can_be_swapped_out_again(void)
+{
+    struct weft_backend failing = weft_cpu;
+    failing.move_in = move_in_fails;
+    begin_with(&failing, a_tier(), NO_LIMIT, false);
+    struct piece one = a_piece(10 * MIB);
+    holds(weft_memory_swap_out() == 0);
+    failures = 1;
+    holds(weft_memory_swap_in() == EIO);
+    struct piece other = a_piece(100 * MIB); /* more than was there when the first was swapped out */
+    holds(weft_memory_swap_out() == 0 && is_intact(&one) && is_intact(&other));
+    holds(weft_memory_swap_in() == 0 && is_intact(&one) && is_intact(&other));
+}
+
 static void a_swap_out_that_fails_halfway_is_undone(void)
 {
     struct weft_backend failing = weft_cpu;
@@ -247,6 +261,7 @@ static const struct story stories[] = {
     STORY(the_limit_holds_while_others_take_and_all_is_swapped_out),
     STORY(what_is_given_back_while_swapped_out_does_not_come_back),
     STORY(a_swap_in_that_fails_loses_nothing),
+    STORY(after_a_swap_in_that_failed_all_can_be_swapped_out_again),
     STORY(a_swap_out_that_fails_halfway_is_undone),
     STORY(moving_in_that_fails_halfway_leaves_the_pages_out),
     STORY(a_full_tier_refuses_and_breaks_nothing),

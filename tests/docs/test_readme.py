@@ -32,8 +32,19 @@ def python(name: str) -> str:
 
 COMMANDS = [line.split("  #")[0] for block in blocks("sh") for line in block.splitlines() if line.startswith("weft ")]
 SIMULATIONS = [command for command in COMMANDS if "simulate" in command]
-TRAINING = [command for command in COMMANDS if "exec" in command]
-LIVE = [command for command in COMMANDS if command not in SIMULATIONS + TRAINING]
+TRAINING = [command for command in COMMANDS if "exec" in command and "--page" in command]
+SHARING = [command for command in COMMANDS if "exec" in command and "--page" not in command]
+LIVE = [command for command in COMMANDS if command not in SIMULATIONS + TRAINING + SHARING]
+SHORT_TRAINING = """
+import torch
+model = torch.nn.Linear(256, 256)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(20):
+    optimizer.zero_grad()
+    model(torch.randn(64, 256)).pow(2).mean().backward()
+    optimizer.step()
+print("trained")
+"""
 
 
 @pytest.fixture
@@ -85,6 +96,13 @@ def test_a_machine_is_shared_as_the_readme_shows(folder: Path, monkeypatch: pyte
             assert 'weft_jobs{state="SUCCEEDED"}' in run(["sh", "-c", curl], folder)
         finally:
             run([str(WEFT), "down", "--stop-jobs"], folder)
+
+
+def test_jobs_share_a_device_as_the_readme_says(folder: Path) -> None:
+    for name in ("train", "one", "two"):
+        (folder / f"{name}.py").write_text(SHORT_TRAINING)
+    lines = "\n".join(SHARING).replace("python ", f"{sys.executable} ").replace("weft ", f"{WEFT} ")
+    assert run(["sh", "-c", f"{lines}\nwait"], folder).count("trained") == len(SHARING) == 3
 
 
 @pytest.mark.parametrize("command", TRAINING)

@@ -19,7 +19,17 @@ from weft.runtime.layout import PAGE_BYTES
 from weft.runtime.page import Page, PageError, create, open_page
 
 HEADER = Path(__file__).parents[2] / "native" / "weft_page.h"
-NOT_WORDS = {"PAGE_BYTES", "PAGE_MAGIC", "PAGE_VERSION", "CAN_CHECKPOINT", "CAN_SWAP", "LEFT_EXIT_CODE", "LOW_BITS"}
+NOT_WORDS = {
+    "PAGE_BYTES",
+    "PAGE_MAGIC",
+    "PAGE_VERSION",
+    "CAN_CHECKPOINT",
+    "CAN_SWAP",
+    "IN_LANE",
+    "READABLE_VERSIONS",
+    "LEFT_EXIT_CODE",
+    "LOW_BITS",
+}
 SIZES = {"DURATIONS_LENGTH", "MESSAGE_BYTES", "METRICS_LENGTH", "METRIC_WORDS", "METRIC_NAME_BYTES"}
 
 

@@ -178,7 +178,7 @@ def test_a_strict_job_can_be_swapped_out(tmp_path: Path) -> None:
     over = tmp_path / "over"
     options = ("--limit", "1G", "--strict")
     with under_weft(*training(str(over), code=UNTIL_TOLD), options=options) as running:
-        running.wait_for_steps()
+        wait_until(lambda: running.task.step > 1, "it trains")
         assert running.task.status().ranks[0].can_swap
         assert running.task.pause("swap-out", grace_s=PATIENCE_S).depth == "swap-out"
         running.task.resume()

@@ -56,7 +56,8 @@ def the_library() -> tuple[str, str]:
     """The path of the native library, empty if it cannot be used here; then why not."""
     path = native.library_path()
     if path is None:
-        return "", "weft was installed without its native library"
+        is_off = "WEFT_NATIVE" in os.environ
+        return "", "WEFT_NATIVE turns it off" if is_off else "weft was installed without its native library"
     why_not = native.why_not_usable(path)
     return ("", why_not) if why_not else (path, "")
 

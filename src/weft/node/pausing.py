@@ -152,6 +152,8 @@ def _without_boundary(task: Task, depth: int, began: float, grace_s: float) -> P
     if depth > Depth.GATE:
         hint = "the job is as it was before; a pause at depth gate would stop its processes"
         raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {why}", hint)
+    if any(rank.words[layout.ABILITIES] & layout.IN_LANE for rank in task.ranks):
+        raise PauseRefusedError(f"{why}, and stopped in its turn it would be killed by those in its lane", "ask again")
     if not task.roots:
         raise PauseRefusedError(f"{why}, and the page names no process to stop", "weft exec makes pages that do")
     count = task.stop()

@@ -17,6 +17,7 @@ from weft.core.value import value
 from weft.node import processes
 from weft.node.pausing import GRACE_S, Pause, pause
 from weft.node.rank import Rank
+from weft.node.size import parsed_bytes
 from weft.runtime import layout, metrics
 from weft.runtime.layout import Depth, Source, State
 from weft.runtime.page import Page, PageError, claimed_beside, open_page
@@ -178,10 +179,11 @@ class Task:
             raise InputError(f"{percent!r} is no duty", "a whole number of per cent, from 1 to 100")
         self._write(layout.DUTY, percent)
 
-    def set_limit(self, limit_bytes: int) -> None:
-        """What each rank's device memory is bounded by, 0 for nothing; from its next boundary on."""
+    def set_limit(self, limit: int | str) -> None:
+        """What each rank's device memory is bounded by, as 2**30 or "1G", 0 for nothing; from its next boundary on."""
+        limit_bytes = parsed_bytes(limit) if isinstance(limit, str) else limit
         if not isinstance(limit_bytes, int) or not 0 <= limit_bytes < 1 << 63:
-            raise InputError(f"{limit_bytes!r} is no limit of memory", "a whole number of bytes; 0 means none")
+            raise InputError(f"{limit!r} is no limit of memory", 'bytes, or a size as "1.5G"; 0 means none')
         self._write(layout.LIMIT, limit_bytes)
 
     def _write(self, word: int, number: int) -> None:

@@ -166,17 +166,19 @@ class Agent:
         assert self._page is not None
         assert self._pausing is not None
         try:
-            served.claim(native, self._page)
+            is_in_lane = served.claim(native, self._page)
         except NativeError as error:
             tell("the native library does not take this process: %s" % error)
             return
         self._native = self._pausing.native = native
         self._show_ability(layout.CAN_SWAP, native.can_swap)
+        self._show_ability(layout.IN_LANE, is_in_lane)
 
     def _leave_library(self) -> None:
         """No lane and no duty any more. What was allocated stays where it is."""
         self._unclaimed = None
-        if self._native is not None and self._lock.acquire(blocking=False):  # else a thread waits there for its turn
+        if self._native is not None and self._lock.acquire(blocking=False):  # else a thread stands at a boundary
+            self._show_ability(layout.IN_LANE, False)
             self._native.leave()
             self._native = None
             self._lock.release()

@@ -8,6 +8,7 @@ sees it. RUN_TO is written before the REQUEST it belongs to.
 PAGE_BYTES = 4096
 PAGE_MAGIC = 0x4547415054464557  # "WEFTPAGE" as it stands in the file
 PAGE_VERSION = 2
+READABLE_VERSIONS = (1, 2)  # the first left words unused that are the native library's since
 
 # written once, by whoever launches the task
 MAGIC = 0
@@ -105,5 +106,5 @@ class Source:
     NAMES = ("none", "forward", "optimizer", "script")
 
 
-CAN_CHECKPOINT, CAN_SWAP = 1, 2  # bits of ABILITIES
+CAN_CHECKPOINT, CAN_SWAP, IN_LANE = 1, 2, 4  # bits of ABILITIES
 LEFT_EXIT_CODE = 75  # EX_TEMPFAIL: ended on request after a checkpoint; the same command goes on from there

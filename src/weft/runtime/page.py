@@ -128,7 +128,7 @@ def _check(path: str, fd: int) -> None:
     magic, version, size = struct.unpack("=QQQ", head)
     if magic != layout.PAGE_MAGIC:
         raise PageError("%s is not a control page of weft" % path)
-    if version != layout.PAGE_VERSION:
+    if version not in layout.READABLE_VERSIONS:
         raise PageError("%s is a control page of version %d; this weft knows %d" % (path, version, layout.PAGE_VERSION))
     if size != layout.PAGE_BYTES or os.fstat(fd).st_size < layout.PAGE_BYTES:
         raise PageError("%s is a damaged control page: %d bytes long" % (path, os.fstat(fd).st_size))

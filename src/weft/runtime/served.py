@@ -52,14 +52,17 @@ def _asked(words: Any) -> str:
     return ", ".join(what for what, is_asked in asked.items() if is_asked)
 
 
-def claim(native: Native, page: Page) -> None:
-    """This thread steps, and this page is the process's own; become a member of the lane, if there is one."""
+def claim(native: Native, page: Page) -> bool:
+    """This thread steps, and this page is the process's own; whether it is in a lane now."""
     native.claim(page)
-    if _lane():
-        try:
-            _join(native, page)
-        except (NativeError, ValueError) as error:
-            tell(NO_LANE % error)
+    if not _lane():
+        return False
+    try:
+        _join(native, page)
+    except (NativeError, ValueError) as error:
+        tell(NO_LANE % error)
+        return False
+    return True
 
 
 def _join(native: Native, page: Page) -> None:
