@@ -263,12 +263,14 @@ static void release_turn(const struct weft_boundary *seen)
     uint64_t lasted = clock_ns(CLOCK_MONOTONIC) - shim.lane.began_ns;
     shim.usual_turn_ns = shim.usual_turn_ns ? (7 * shim.usual_turn_ns + lasted) / 8 : lasted;
     lane->reserved = seen->lane_reserved;
+    shim.is_lane_clear = seen->is_lane_clear;
+    if (!seen->is_lane_clear) {
+        say_line("no room for private pages; the lane is kept until there is some");
+        return;
+    }
     shrink_lane(lane);
     bool is_asked_to_pause = shim.page->request & 0xff;
-    shim.is_lane_clear = seen->is_lane_clear;
-    if (!seen->is_lane_clear)
-        say_line("no room for private pages; the lane is kept until there is some");
-    else if (is_asked_to_pause)
+    if (is_asked_to_pause)
         weft_release_turn(&shim.lane);
     else
         weft_pass_turn(&shim.lane);

@@ -27,7 +27,10 @@ Message = dict[str, Any]
 
 
 def lives(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists() and state_of(pid) not in "ZX"
+    try:
+        return state_of(pid) not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class Daemon:
