@@ -157,7 +157,7 @@ def _bounds(
     if is_strict and limit is None:
         raise InputError("there is no --limit to be strict about", "weft exec --limit 2G --strict -- CMD")
     if lane is None and (lane_capacity or lane_base or lane_weight):
-        raise InputError("there is no lane to say this about", "weft exec --lane NAME --lane-capacity SIZE -- CMD")
+        raise InputError("there is no lane to say this about", "weft exec --lane NAME -- CMD")
     library, why_not = bounds.the_library()
     _refuse_without(
         library, why_not, {"--overflow": overflow, "--strict": is_strict, "--duty": duty < 100, "--lane": lane}

@@ -31,7 +31,6 @@ class Pausing:
         self._save = save
         self._beat = beat
         self.native: Optional[Native] = None
-        self._is_swapped = False
         self._orders = Waiter(page, layout.REQUEST)
         self._answers = Waiter(page, layout.STATE)
 
@@ -102,12 +101,10 @@ class Pausing:
             self.native.swap_out()
         except NativeError as error:
             raise RefusedError(str(error).replace("no swap-out: ", "")) from error  # which is said by whoever asked
-        self._is_swapped = True
 
     def _swap_in(self) -> None:
-        """All is where it was again, or else usable where it is."""
-        if self._is_swapped and self.native is not None:
-            self._is_swapped = False
+        """All is where it was again, or else usable where it is. If nothing is out, nothing is done."""
+        if self.native is not None:
             try:
                 self.native.swap_in()
             except NativeError as error:
