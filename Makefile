@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench bench-live results clean
 
 help:  ## Show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml hatch_build.py $(wildcard native/*.c native/*.h)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: weft needs Python 3.11 or newer"; echo "hint: make PYTHON=/path/to/python3.11 ..."; exit 2; }
@@ -31,6 +31,12 @@ check: $(READY)  ## Lint, types and layers
 
 bench: $(READY)  ## Print each figure beside its goal and the peers' (TRACES=../shared/traces)
 	$(BIN)/python bench/run.py
+
+bench-live: $(READY)  ## The same for sharing devices live, with real PyTorch jobs
+	cd bench && ../$(BIN)/python live_sharing.py
+
+results: $(READY)  ## Simulate all policies on the public traces and write docs/results.md (TRACES=../shared/traces)
+	$(BIN)/python bench/results
 
 clean:  ## Remove what the other verbs made
 	rm -rf $(VENV) out src/weft/runtime/libweft.so .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

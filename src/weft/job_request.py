@@ -43,6 +43,8 @@ class Options(TypedDict, total=False):
     retries: int | None
     requeue: bool | None
     hold: bool | None
+    share: bool | None
+    migrate: bool | None
     after: str | Iterable[str] | None
     types: str | Iterable[str] | None
     stdin: bool | None

@@ -12,8 +12,7 @@ from typing import Any
 from weft.core.errors import InputError
 from weft.sim.words import closest
 
-DEFAULT_POLICY = "tiresias-l:thresholds=60/300/1500/7500"
-"""A pause costs milliseconds here, so who has had a minute can let others go first."""
+DEFAULT_POLICY = "weft"
 
 
 @dataclass(frozen=True)

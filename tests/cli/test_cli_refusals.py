@@ -33,7 +33,7 @@ def refusal(weft: Weft, *words: str) -> tuple[str, str]:
         ([*FEW, "--policy", "fifo:speed=5"], "fifo has no parameter speed", "it has none"),
         ([*FEW, "--policy", "las:quantum_s=long"], 'las: quantum_s="long" is not a number', "quantum_s=600"),
         ([*FEW, "--policy", "las:quantum_s=nan"], 'las: quantum_s="nan" is not a number', "quantum_s=600"),
-        ([*FEW, "--policy", "las:quantum_s=20"], "nobody makes progress", "a longer quantum_s"),
+        ([*FEW, "--policy", "las:quantum_s=0.5"], "nobody makes progress", "a longer quantum_s"),
         ([*FEW, "--policy", "fair:quantum_s=0"], "quantum_s 0 is not above 0", "600"),
         ([*FEW, "--policy", "las:quantum_s"], '"quantum_s" in the policy', "key=value"),
         ([*FEW, "--policy", "fifo,"], 'the policies "fifo," have a comma too many', "one comma"),

@@ -14,7 +14,7 @@ from weft.cli.main import weft as command
 KEYS = [
     "policy", "parameters", "jobs", "mean_jct_s", "median_jct_s", "p95_jct_s", "p99_jct_s", "mean_queue_s",
     "makespan_s", "utilisation", "preemptions", "events", "wall_s", "p99_queue_s", "mean_rho", "p99_rho", "jain",
-    "trace", "cluster", "device_count", "seed", "bins",
+    "mean_first_steps_s", "guaranteed_slowdown", "trace", "cluster", "device_count", "seed", "bins",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.cli.progress import line_about
-from weft.cli.shown import clock, device_memory, devices, printable, rate, shortened, size
+from weft.cli.shown import clock, company, device_memory, devices, printable, rate, sharing, shortened, size
 
 MEASURED = {"persistent_bytes": 1536, "ephemeral_bytes": 4096, "peak_bytes": 5120, "overflow_bytes": 0}
 
@@ -73,6 +73,29 @@ def test_a_rate_has_three_figures(number_hz: float | None, text: str) -> None:
 )
 def test_devices_are_those_held_or_how_many_are_waited_for(job: dict[str, Any], text: str) -> None:
     assert devices(job) == text
+
+
+@pytest.mark.parametrize(
+    ("job", "mark", "text"),
+    [
+        ({}, "", ""),
+        ({"guest": False, "beside": [], "lane": None, "interference_ratio": None}, "", ""),
+        ({"guest": True, "beside": []}, "guest", "guest"),
+        ({"guest": True, "beside": ["17", "9_2"], "lane": 2}, "guest beside 17 9_2", "guest beside 17 9_2, lane 2"),
+        (
+            {"guest": False, "beside": ["4"], "interference_ratio": 0.874},
+            "beside 4",
+            "beside 4, at 87% of its rate alone",
+        ),
+    ],
+)
+def test_company_is_a_mark_in_the_queue_and_a_line_in_the_status(job: dict[str, Any], mark: str, text: str) -> None:
+    assert (company(job), sharing(job)) == (mark, text)
+
+
+def test_a_guest_shows_its_progress_as_any_other() -> None:
+    job = {"id": "7", "state": "RUNNING", "submitted_at": "then", "reason": "", "steps": 3, "step_rate_hz": 2.0}
+    assert line_about({**job, "guest": True, "beside": ["4"]}) == "job 7  step 3  2 steps/s"
 
 
 def test_the_line_about_a_running_job_is_its_progress_until_it_is_being_ended() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,7 @@ class Attempt:
     is_started: bool = False
     is_paused: bool = False
     is_stopping: bool = False
+    seat: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Node:
@@ -119,6 +120,7 @@ class Node:
         if order["generation"] < here.generation:
             return
         here.generation, here.devices = order["generation"], order["devices"]
+        here.seat = order.get("seat", {})
         if not here.is_started:
             here.is_started = True
             self.say(job_id, "started", pids=[4711])
@@ -316,7 +318,7 @@ def _lasting(record: Record) -> dict[str, Any]:
     passing = ("pids", "metrics", "host_bytes")
     ours = {name: getattr(record, name) for name in Record.__slots__ if name not in passing}
     if not record.is_alive:
-        for name in ("devices", "granted_at", "attempt_started_at"):
+        for name in ("devices", "lane_base", "lane_weight", "granted_at", "attempt_started_at"):
             del ours[name]  # of the attempt before, which nobody asks for
     return {**ours, "request": json.loads(json.dumps(record.request))}
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hosting import Restless
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from office import MACHINE, Node, Office, devices, request
 
+from weft.control.company import computing, place_of
 from weft.control.inputs import (
     Cancel,
     ChangePolicy,
@@ -20,6 +23,7 @@ from weft.control.inputs import (
     Hello,
     Hold,
     Input,
+    Measurement,
     Release,
     Report,
     StopAll,
@@ -29,7 +33,9 @@ from weft.control.inputs import (
 from weft.control.outcome import Outcome
 from weft.control.record import Ending, State
 from weft.core.errors import InputError, WeftError
+from weft.core.events import Measured
 from weft.core.reasons import Code
+from weft.core.view import Decider
 from weft.policies.registry import POLICIES
 
 EXPLORE = int(os.environ.get("EXPLORE", "0"))
@@ -49,14 +55,16 @@ ASKED: tuple[dict[str, Any], ...] = (
     {"steps": 50, "name": "known"},
     {"gpu_mem_bytes": 1 << 30, "tenant": "vision"},
     {"env": {"LANG": "C"}},
+    {"gpu_mem_bytes": 3 << 30},
+    {"gpu_mem_bytes": 5 << 30, "time_s": 20.0},
+    {"gpu_mem_bytes": 2 << 30, "share": False},
 )
 
 
 class AnythingAtADesk(RuleBasedStateMachine):
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str | Callable[[], Decider]) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self.policy = policy
         self.office = Office(Path(self._folder.name), policy)
         self.submitted: set[str] = set()
         self.said: list[Report] = []
@@ -82,18 +90,19 @@ class AnythingAtADesk(RuleBasedStateMachine):
         office.check_disk()
         states = office.states()
         assert states.keys() == self.submitted
-        running = office.desk.scheduler.ledger.running
+        running = {job.id: job for job in computing(office.desk.scheduler.ledger)}
         for record in office.desk.records.values():
-            assert record.is_alive or record.id not in running, f"{record.id} holds devices for nothing"
+            assert record.is_alive or record.id not in running, f"{record.id} has devices for nothing"
             row = office.row(record.id)
             assert (row["state"], row["finished_at"]) == (states[record.id], None)
         last_words = {order["job"]: order for order in outcome.orders if order["type"] != "synced"}
         for order in last_words.values():
             if order["type"] == "run":
                 job = running[order["job"]]
-                held = office.desk.floor.held(office.desk.scheduler.ledger, job.allocation)
+                held = office.desk.floor.held(office.desk.scheduler.ledger, place_of(job).allocation)
                 assert order["devices"] == [device["index"] for device in held]
                 assert order["generation"] == job.generation
+                assert order["seat"]["guest"] == (job.seating is not None)
             elif order["type"] == "pause":
                 assert order["job"] not in running or order["generation"] < running[order["job"]].generation
             elif order["type"] == "stop":
@@ -221,6 +230,15 @@ class AnythingAtADesk(RuleBasedStateMachine):
         else:
             node.end(job_id, exit_code=int(how == "fail"))
 
+    @precondition(lambda self: self.office.node.attempts)
+    @rule(at=PLACES, pause_s=PAUSES_S, is_alone=st.booleans())
+    def measure(self, at: int, pause_s: float, is_alone: bool) -> None:
+        """It may be of a lease that is over by now."""
+        here = self.office.node.attempts[self.on_node(at)]
+        neighbours = () if is_alone else ("1",)
+        measured = Measured(here.job_id, here.generation, 2.0, 0.5, 1 << 29, 1 << 28, neighbours)
+        self.instant(pause_s, Measurement(here.number, measured))
+
     @rule(leaves=st.booleans())
     def pauses_from_now_on(self, leaves: bool) -> None:
         self.office.node.leaves = leaves
@@ -296,8 +314,18 @@ class AnythingAtADesk(RuleBasedStateMachine):
             self._folder.cleanup()
 
 
-@pytest.mark.parametrize("policy", ["fifo", "tiresias-l:thresholds=3/9", "las:quantum_s=2", "srtf"])
-def test_a_desk_bears_anything_and_its_log_is_the_truth(policy: str) -> None:
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "fifo",
+        "tiresias-l:thresholds=3/9",
+        "las:quantum_s=2",
+        "srtf",
+        pytest.param(lambda: Restless("fifo"), id="fifo with guests"),
+        pytest.param(lambda: Restless("tiresias-l:thresholds=3/9"), id="tiresias-l with guests"),
+    ],
+)
+def test_a_desk_bears_anything_and_its_log_is_the_truth(policy: str | Callable[[], Decider]) -> None:
     run_state_machine_as_test(
         lambda: AnythingAtADesk(policy),
         settings=settings(

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hosting import Word, hosting, seated
 from office import Office, Open, devices, request
 
 from weft.control import views as viewing
 from weft.control.forecast import starts_in_s
+from weft.control.happenings import preemptions
 from weft.control.inputs import Tick
 from weft.control.views import Views
-from weft.control.why import preemptions, why_ended, why_live, with_estimate
+from weft.control.why import why_ended, why_live, with_estimate
 from weft.core.plan import Plan
 from weft.core.scheduler import Scheduler
 from weft.core.snapshot import snapshot
@@ -68,6 +70,22 @@ def test_a_forecast_comes_true_if_jobs_run_as_long_as_expected(office: Open, pol
         assert told[job_id] == pytest.approx(started[job_id] - asked_at, abs=0.01), job_id
 
 
+def test_a_guest_is_told_when_it_has_devices_of_its_own_and_others_when_they_begin(office: Open) -> None:
+    words: list[Word] = []
+    desk = office(1, hosting(words))
+    desk.submit(gpu_mem_bytes=1 << 30)
+    words.append(seated("2", speed=0.5))
+    desk.submit(gpu_mem_bytes=1 << 30)
+    desk.submit(gpu_mem_bytes=1 << 30)
+    taken = snapshot(desk.desk.scheduler.ledger)
+    ran_s = {job.id: job.run_s(desk.now) for job in desk.desk.scheduler.ledger.jobs.values()}
+    total_s = {"1": ran_s["1"] + 60.0, "2": ran_s["2"] + 50.0, "3": 10.0}.get
+    told = [starts_in_s(taken, desk.new_policy(), desk.now, job_id, total_s) for job_id in ("2", "3")]
+    assert told == [pytest.approx(60.0), pytest.approx(80.0)], "30 s of its 50 s it has had as a guest by then"
+    words.append(seated("3"))
+    assert starts_in_s(taken, desk.new_policy(), desk.now, "3", total_s) == 0.0
+
+
 def test_nobody_knows_when_a_job_starts_behind_one_that_nobody_knows(office: Open) -> None:
     desk = office(1)
     desk.submit(), desk.submit()
@@ -104,7 +122,7 @@ def test_one_that_is_being_ended_is_not_waited_for_long(office: Open) -> None:
     desk.node.lingers = True
     desk.cancel("2")
     assert why(desk, "3")["estimate"]["starts_in_s"] == pytest.approx(1.0)
-    assert why(desk, "2")["text"] == ["2 is RUNNING: cancelled; its processes are being ended"]
+    assert why(desk, "2")["text"][0] == "2 is RUNNING: cancelled; its processes are being ended"
 
 
 def test_why_names_who_is_ahead_and_the_rule_and_when(office: Open) -> None:

@@ -243,6 +243,51 @@ def test_progress_is_known_but_not_written(folder: Path) -> None:
     run(folder, story)
 
 
+def test_what_is_measured_is_written_if_it_makes_sense(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        await post.writer.ask(request())
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        said = {"type": "measured", "job": "1", "attempt": 1, "generation": 1, "rate_hz": 4.5, "utilisation": 0.5}
+        said |= {"persistent_bytes": 10, "ephemeral_bytes": 20, "neighbours": []}
+        for changed in ({"rate_hz": None}, {"rate_hz": float("nan")}, {"generation": 7}, {"job": "99"}, {}):
+            line.say(**{**said, **changed})
+        line.report(1, "started", pids=[1])
+        await line.hear()
+        rows = [body for _, kind, body in post.store.log_after(0) if kind == "Measured"]
+        assert [row["rate_hz"] for row in rows] == [4.5]
+        measured = post.writer.desk.job("1").measured
+        assert measured is not None
+        assert measured.ephemeral_bytes == 20
+
+    run(folder, story)
+
+
+def test_what_is_measured_and_cannot_be_written_is_forgotten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "RETRY_S", 0.0)
+    write = Store._write
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def story(post: Post) -> None:
+        await post.writer.ask(request())
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        monkeypatch.setattr(Store, "_write", full)
+        sizes = {"persistent_bytes": 1, "ephemeral_bytes": 1, "neighbours": []}
+        line.say(type="measured", job="1", attempt=1, generation=1, rate_hz=1.0, utilisation=1.0, **sizes)
+        while not post.writer.trouble:
+            await asyncio.sleep(0)
+        monkeypatch.setattr(Store, "_write", write)
+        line.report(1, "ended", exit_code=0, message="")
+        assert await line.hear() == {"type": "ack", "serial": 1}
+
+    run(folder, story)
+
+
 def test_without_a_coordinator_nothing_is_sent_and_nobody_waits(folder: Path) -> None:
     async def story(post: Post) -> None:
         line = await post.call()

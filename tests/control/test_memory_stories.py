@@ -9,11 +9,12 @@ from typing import Any
 
 from office import Office, Open
 
+from weft.control.happenings import preemptions
 from weft.control.inputs import Report, Tick
 from weft.control.memory import NOT_MEASURED, Memory, memory_json, memory_of
 from weft.control.store import Store, steps, upgrade
 from weft.control.views import Views, nodes_json
-from weft.control.why import in_words, preemptions
+from weft.control.why import in_words
 from weft.core.plain import plain_reason
 from weft.core.reasons import Code, Reason
 from weft.home import Home

@@ -20,7 +20,7 @@ JOB_KEYS = {
     "id", "name", "tenant", "class", "state", "reason", "exit_code", "attempt", "devices", "submitted_at", "started_at",
     "finished_at", "steps", "step_rate_hz", "command", "cwd", "gpus", "ntasks", "array", "array_index", "after",
     "position", "metrics", "eta_s", "run_s", "wait_s", "preemptions", "log", "retries", "time_s", "pids", "host_bytes",
-    "memory",
+    "memory", "unseats", "guest", "beside", "lane", "interference_ratio", "share", "migrate",
 }  # fmt: skip
 
 
@@ -295,7 +295,8 @@ def test_a_running_job_that_is_cancelled_says_so_until_its_processes_are_gone(we
     (node,) = weft.ask("GET", "/v1/nodes")[1]["nodes"]
     assert [device["state"] for device in node["devices"]] == ["busy", "free"]
     why = weft.ask("GET", f"/v1/jobs/{job_id}/why")[1]
-    assert why["text"] == [f"{job_id} is RUNNING: cancelled; its processes are being ended"]
+    assert why["text"][0] == f"{job_id} is RUNNING: cancelled; its processes are being ended"
+    assert [(one["what"], one["reason"]) for one in why["decisions"]] == [("Start", "starts on 1 of 2 free devices")]
     assert why["estimate"]["how"] == "it is being ended"
     weft.tell(Report(job_id, 1, "ended", {"exit_code": 143}))
     job = weft.ask("GET", f"/v1/jobs/{job_id}")[1]

@@ -50,10 +50,12 @@ def running(scheduler: Scheduler) -> set[str]:
 
 def picture(ledger: Ledger) -> dict[str, Any]:
     """Everything the ledger knows, as values that later events cannot change."""
-    seen = {name: _value_of(value) for name, value in vars(ledger).items()}
+    seen = {name: _value_of(value) for name, value in vars(ledger).items() if name != "devices"}
+    seen |= {"device_count": ledger.device_count, "_device_types": ledger.devices.device_types}
     seen["tenants"] = {
         name: (ledger.tenants.attained(name, 1e6), ledger.tenants.devices_held(name)) for name in ledger.tenants
     }
+    seen["seats"] = {device: [guest.id for guest in some] for device, some in ledger.seats.guests.items()}
     return seen
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Callable
 
 import pytest
-from core_helpers import BECAUSE, Make, picture, running, submitted
+from core_helpers import BECAUSE, Make, Script, grant, picture, running, submitted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.core.commands import Preempt, Start, WakeAt
+from weft.core.commands import Preempt, Seat, Seating, Start, Unseat, WakeAt
 from weft.core.errors import IllegalEventError
 from weft.core.events import (
     Cancelled,
@@ -18,6 +20,7 @@ from weft.core.events import (
     Finished,
     Held,
     Lost,
+    Measured,
     NodeJoined,
     NodeLost,
     Progressed,
@@ -27,10 +30,13 @@ from weft.core.events import (
 )
 from weft.core.ledger import RECORDERS, Ledger
 from weft.core.plain import KINDS, fact_of, plain, plain_spec, spec_of
+from weft.core.plan import Plan
 from weft.core.reasons import TEMPLATES, Code, Reason
 from weft.core.scheduler import Scheduler
+from weft.core.sharing import Offer, Sharing, Withdrawal
 from weft.core.snapshot import restored, snapshot
 from weft.core.values import Cluster, JobClass, JobSpec, Node
+from weft.core.view import View
 from weft.policies.registry import POLICIES
 
 # ---- plain values
@@ -41,7 +47,8 @@ GENERATIONS = st.integers(0, 10**6)
 REASONS = st.builds(
     Reason, st.sampled_from(Code), st.lists(st.one_of(TEXTS, st.integers(), NUMBERS), max_size=3).map(tuple)
 )
-NODES = st.builds(Node, TEXTS, st.integers(0, 64), TEXTS)
+SIZES = st.integers(0, 2**60)
+NODES = st.builds(Node, TEXTS, st.integers(0, 64), TEXTS, st.none() | SIZES)
 SPECS = st.builds(
     JobSpec,
     id=TEXTS,
@@ -51,18 +58,25 @@ SPECS = st.builds(
     device_types=st.none() | st.frozensets(TEXTS, max_size=3),
     declared_steps=st.none() | NUMBERS,
     step_rate_hz=st.dictionaries(TEXTS, NUMBERS, max_size=3),
-    memory_bytes=st.none() | st.integers(0, 2**60),
+    memory_bytes=st.none() | SIZES,
+    may_share=st.booleans(),
+    may_migrate=st.booleans(),
     skew=st.none() | NUMBERS,
     min_run_s=NUMBERS,
     model=TEXTS,
 )
 ALLOCATIONS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 2**70)), max_size=3).map(tuple)
+TURNS = (st.integers(0, 9), st.integers(-(2**62), 2**62), st.integers(0, 2**31))
+SEATINGS = st.builds(Seating, ALLOCATIONS, TURNS[0], st.booleans(), *TURNS[1:], NUMBERS)
 FACTS = {
     Submitted: st.builds(Submitted, SPECS),
     Finished: st.builds(Finished, TEXTS, GENERATIONS),
     Failed: st.builds(Failed, TEXTS, GENERATIONS),
     Lost: st.builds(Lost, TEXTS, GENERATIONS),
     Progressed: st.builds(Progressed, TEXTS, GENERATIONS, NUMBERS),
+    Measured: st.builds(
+        Measured, TEXTS, GENERATIONS, NUMBERS, NUMBERS, SIZES, SIZES, st.lists(TEXTS, max_size=3).map(tuple)
+    ),
     Cancelled: st.builds(Cancelled, TEXTS),
     Held: st.builds(Held, TEXTS, REASONS),
     Released: st.builds(Released, TEXTS, st.sampled_from(Code)),
@@ -70,13 +84,15 @@ FACTS = {
     NodeLost: st.builds(NodeLost, TEXTS),
     DevicesBlocked: st.builds(DevicesBlocked, TEXTS, st.integers(0, 2**70)),
     Woken: st.just(Woken()),
-    Start: st.builds(Start, TEXTS, GENERATIONS, ALLOCATIONS, REASONS),
+    Start: st.builds(Start, TEXTS, GENERATIONS, ALLOCATIONS, REASONS, *TURNS),
     Preempt: st.builds(Preempt, TEXTS, GENERATIONS, REASONS),
+    Seat: st.builds(Seat, TEXTS, GENERATIONS, SEATINGS, REASONS),
+    Unseat: st.builds(Unseat, TEXTS, GENERATIONS, REASONS),
 }
 
 
 def test_everything_that_can_happen_or_be_decided_has_a_name_in_the_log() -> None:
-    assert set(KINDS.values()) == set(FACTS) == set(RECORDERS) | {Start, Preempt}
+    assert set(KINDS.values()) == set(FACTS) == set(RECORDERS) | {Start, Preempt, Seat, Unseat}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,15 +133,85 @@ def lively(make: Make) -> Scheduler:
     return scheduler
 
 
-def test_a_ledger_from_its_snapshot_is_the_ledger(make: Make) -> None:
-    ledger = lively(make).ledger
+class Host(Script):
+    """Says what it is told to about seats as well."""
+
+    sharings: list[Sharing]
+
+    def seat(self, view: View) -> Sharing:
+        return self.sharings.pop(0) if self.sharings else Sharing()
+
+
+def hosting(make: Make) -> Scheduler:
+    """One holds a device in a lane; a guest takes turns with it, another has left its seat; two were measured."""
+    host = Host(Plan([dataclasses.replace(grant("holder", (0, 1)), lane=1)]))
+    guest, other = (
+        Offer(name, Seating(((0, 0b1),), lane, lane == 0, speed=0.5), BECAUSE) for name, lane in (("a", 1), ("b", 0))
+    )
+    host.sharings = [Sharing([guest, other]), Sharing(withdrawals=[Withdrawal("b", BECAUSE)])]
+    scheduler = make(host, Node("n0", 2, "any", 100))
+    scheduler.handle([submitted(name, memory_bytes=30, tenant=name) for name in ("holder", "a", "b")], 0.0)
+    measured = [Measured("holder", 1, 2.0, 0.5, 20, 10), Measured("a", 1, 1.5, 0.5, 20, 10, ("b", "holder"))]
+    scheduler.handle([*measured, Progressed("a", 1, 5.0)], 4.0)
+    return scheduler
+
+
+@pytest.mark.parametrize("lived", [lively, hosting])
+def test_a_ledger_from_its_snapshot_is_the_ledger(make: Make, lived: Callable[[Make], Scheduler]) -> None:
+    ledger = lived(make).ledger
     again = restored(json.loads(json.dumps(snapshot(ledger))))
     again.validate()
     assert snapshot(again) == snapshot(ledger)
     known, same = picture(again), picture(ledger)
-    for name in ("version", "changes", "_device_types"):
+    for name in ("version", "changes", "_device_types", "seats"):
         del known[name], same[name]
     assert known == same
+    assert sitting(again) == sitting(ledger)
+
+
+def sitting(ledger: Ledger) -> dict[str, list[str]]:
+    """Who sits on each device, in order."""
+    return {str(device): [guest.id for guest in guests] for device, guests in ledger.seats.guests.items()}
+
+
+def test_a_snapshot_of_before_devices_were_shared_can_still_be_read(make: Make) -> None:
+    taken = json.loads(json.dumps(snapshot(lively(make).ledger)))
+    for job in taken["jobs"]:
+        del job["lane"], job["seating"], job["measured"]
+    for node, _, _ in taken["nodes"]:
+        del node[3:]
+    again = restored(taken)
+    again.validate()
+    assert running(Scheduler(again, POLICIES["fifo"]())) == running(lively(make))
+
+
+def test_seats_are_taken_and_left_again_from_the_log(make: Make) -> None:
+    host = Host(Plan([grant("holder", (0, 1))]), Plan(), Plan([grant("big", (0, 1))]))
+    host.sharings = [
+        Sharing([Offer("a", Seating(((0, 0b1),), 0, True, speed=0.25), BECAUSE)]),
+        Sharing([Offer("b", Seating(((0, 0b10),)), BECAUSE)], [Withdrawal("a", BECAUSE)]),
+        Sharing([Offer("a", Seating(((0, 0b1),), 2), BECAUSE)]),
+    ]
+    live, folded = make(host, Node("n0", 2, "any", 100)), make("fifo", Node("n0", 2, "any", 100))
+    jobs = [submitted(name, memory_bytes=30) for name in ("holder", "a", "b")]
+    facts = [
+        (0.0, jobs),
+        (2.0, [Measured("holder", 1, 2.0, 0.5, 20, 10, ("a",))]),
+        (3.0, [submitted("big", memory_bytes=90)]),  # it is granted the device that b sits on
+        (4.0, [Held("a")]),
+        (5.0, [Finished("holder", 1)]),
+    ]
+    seen = []
+    for now, events in facts:
+        decided = [one for one in live.handle(events, now) if isinstance(one, Start | Preempt | Seat | Unseat)]
+        seen += [f"{type(one).__name__} {one.job_id}" for one in decided]
+        folded.record(events, now)
+        for one in decided:
+            folded.repeat(one, now)
+        folded.ledger.validate()
+        assert snapshot(folded.ledger) == snapshot(live.ledger)
+        assert sitting(folded.ledger) == sitting(live.ledger)
+    assert seen == ["Start holder", "Seat a", "Unseat a", "Seat b", "Unseat b", "Start big", "Seat a", "Unseat a"]
 
 
 def test_an_empty_ledger_has_a_snapshot_too() -> None:

@@ -15,10 +15,17 @@ from weft.core.values import Node
 def test_every_code_renders_with_its_details(code: Code) -> None:
     fields = {int(name) for _, name, _, _ in Formatter().parse(TEMPLATES[code]) if name}
     assert fields == set(range(len(fields))), "details are numbered from 0 without a gap"
-    details = tuple(f"detail-{i}" for i in sorted(fields))
+    numbers = {int(name) for _, name, form, _ in Formatter().parse(TEMPLATES[code]) if name and form}
+    details = tuple(0.25 if i in numbers else f"detail-{i}" for i in sorted(fields))
     words = str(Reason(code, details))
-    assert all(detail in words for detail in details)
+    assert all(detail in words for detail in details if isinstance(detail, str))
+    assert not numbers or "25" in words
     assert "{" not in words
+
+
+def test_what_became_of_a_packing_is_told_with_its_figure() -> None:
+    assert str(Reason(Code.PACKED_KEPT, ("b", 0.31))) == "packed with b: +31%, kept"
+    assert str(Reason(Code.PACKED_UNDONE, ("b", 0.97))) == "packed with b, undone: 0.97×"
 
 
 def test_a_gang_that_lacks_devices_says_how_many(make: Make) -> None:

@@ -41,6 +41,7 @@ class Daemon:
         self.reports: list[Message] = []
         self.progress: list[Message] = []
         self.devices: list[Message] = []
+        self.measured: list[Message] = []
         self.acknowledges: Callable[[Message], bool] = lambda report: True
         self.on_hello: Callable[[], list[Message]] = list
         self._path = path
@@ -63,7 +64,8 @@ class Daemon:
                         self._take(json.loads(line))
 
     def _take(self, message: Message) -> None:
-        kept = {"hello": self.hellos, "report": self.reports, "progress": self.progress, "devices": self.devices}
+        kept = {"hello": self.hellos, "report": self.reports, "progress": self.progress}
+        kept |= {"devices": self.devices, "measured": self.measured}
         kept[message["type"]].append(message)
         if message["type"] == "hello":
             for order in self.on_hello():
@@ -197,11 +199,12 @@ class Node:
         attempt: int = 1,
         generation: int = 1,
         on: tuple[int, ...] = (0,),
+        seat: Message | None = None,
         **more: Any,
     ) -> Message:
         launch = self.launch(*command, **more)
         about = {"type": "run", "job": job, "attempt": attempt, "generation": generation}
-        return {**about, "devices": list(on), "launch": launch}
+        return {**about, "devices": list(on), "launch": launch, **({"seat": seat} if seat else {})}
 
     def order(self, kind: str, job: str = "1", attempt: int = 1, generation: int = 1, **more: Any) -> None:
         """As the daemon does: of the generation of the run that it is about."""
@@ -214,7 +217,7 @@ class Node:
 
     def alive(self) -> list[int]:
         """Processes that belong to jobs of this node."""
-        marks = {f"{self.run}/{job}.{attempt}.{task}" for job in "12" for attempt in (1, 2, 3) for task in (0, 1)}
+        marks = {f"{self.run}/{job}.{attempt}.{task}" for job in "123" for attempt in (1, 2, 3) for task in (0, 1)}
         return [each.pid for each in members(Tree(frozenset(), frozenset(marks)))]
 
     def shepherd(self, job: str = "1", attempt: int = 1, task: int = 0) -> int:
@@ -234,7 +237,7 @@ class Node:
                 os.kill(self.process.pid, signal.SIGCONT)
             self.kill()
         self.daemon.leave()
-        marks = {f"{self.run}/{job}.{attempt}.{task}" for job in "12" for attempt in (1, 2, 3) for task in (0, 1)}
+        marks = {f"{self.run}/{job}.{attempt}.{task}" for job in "123" for attempt in (1, 2, 3) for task in (0, 1)}
         end_tree(Tree(frozenset(), frozenset(marks)))
         shutil.rmtree(self.run)
 

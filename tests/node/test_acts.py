@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from weft.node import fencing
-from weft.node.acts import MERCY_S, see_stop
 from weft.node.ending import ending
 from weft.node.records import Status
+from weft.node.stopping import MERCY_S, see_stop
 
 
 def test_who_cannot_be_killed_is_waited_for_by_one_thread_alone(monkeypatch: pytest.MonkeyPatch) -> None:

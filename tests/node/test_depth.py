@@ -90,3 +90,9 @@ def test_what_has_overflowed_or_ended_gives_nothing_back() -> None:
     over = rank(persistent_bytes=10, overflow_bytes=4)
     assert held_by([over, rank(persistent_bytes=5, state="ended")], 99).persistent_bytes == 6
     assert held_by([rank(persistent_bytes=10, overflow_bytes=12)], 99).persistent_bytes == 0
+
+
+def test_what_is_in_a_lane_is_the_lanes_and_not_of_a_member_that_pauses() -> None:
+    member = rank(ephemeral_bytes=30, persistent_bytes=20, is_in_lane=True)
+    assert held_by([member], 99) == Held(69, 0, 20, can_swap=True, can_checkpoint=True)
+    assert held_by([member], 10).own_bytes == 0

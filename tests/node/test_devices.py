@@ -91,7 +91,15 @@ def test_the_limit_of_a_control_group_around_us_counts_if_it_is_lower(tmp_path: 
     assert machine_bytes(ours, tmp_path) == 1 << 20
 
 
-@pytest.mark.parametrize("text", ["tpu", "cpu=", "cpu=0", "cpu=-1", "cpu=x", "cpu=99999", "cuda=2", "cuda"])
+def test_devices_may_have_less_memory_than_their_share_of_the_machine() -> None:
+    plain = discover("cpu=2", None)
+    assert discover("cpu=2:64M", None) == [replace(device, memory_bytes=64 << 20) for device in plain]
+    for wrong in ("cpu=2:", "cpu=2:much", "cpu=2:0", "cpu=2:1023K", "cpu=2:900T", f"cpu=2:{machine_bytes()}"):
+        with pytest.raises(InputError):
+            discover(wrong, None)
+
+
+@pytest.mark.parametrize("text", ["tpu", "cpu=", "cpu=0", "cpu=-1", "cpu=x", "cpu=99999", "cuda=2", "cuda", "cpu:2G"])
 def test_a_text_that_chooses_no_devices_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(InputError) as refused:
         discover(text, None)
@@ -168,14 +176,18 @@ def test_a_task_on_gpus_sees_only_its_own_and_its_memory_is_theirs() -> None:
 def test_devices_are_held_all_or_none_and_whoever_waits_is_woken() -> None:
     woken: list[bool] = []
     holding = Holding(lambda: woken.append(True))
-    assert holding.take(("1", 1), [0, 1])
-    assert holding.take(("1", 1), [0, 1])
-    assert not holding.take(("2", 1), [1, 2])
-    assert holding.take(("3", 1), [2])
+
+    def unwelcome(key: tuple[str, int], device: int) -> bool:
+        return False
+
+    assert holding.take(("1", 1), [0, 1], unwelcome)
+    assert holding.take(("1", 1), [0, 1], unwelcome)
+    assert not holding.take(("2", 1), [1, 2], unwelcome)
+    assert holding.take(("3", 1), [2], unwelcome)
     holding.let_go(("1", 1))
     assert woken == [True]
-    assert not holding.take(("2", 1), [1, 2])
+    assert not holding.take(("2", 1), [1, 2], unwelcome)
     holding.let_go(("3", 1))
-    assert holding.take(("2", 1), [1, 2])
+    assert holding.take(("2", 1), [1, 2], unwelcome)
     holding.let_go(("4", 1))
     assert woken == [True, True]

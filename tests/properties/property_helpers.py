@@ -23,6 +23,7 @@ from weft.policies.incremental import IncrementalPlanner
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.sim.engine import Simulation
+from weft.sim.interference import Fitted
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import World
 
@@ -49,9 +50,10 @@ def steady(examples: int) -> settings:
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},
     {"thresholds": (6.0,), "quantum_s": 2.5, "history": (4.0, 8.0, 12.0, 30.0), "pack_limit": 0.7, "alpha": 0.5},
-    {"thresholds": (4.0, 15.0, 40.0), "quantum_s": 1.0, "promote_knob": 0.75, "alpha": 0.1},
-    {"thresholds": (5.0, 25.0), "quantum_s": 4.0, "bypass_limit_s": 12.5},
-    {"thresholds": (5.0,), "quantum_s": 0.5, "bypass_limit_s": 3.0, "promote_knob": 2.0, "history": (5.0, 50.0)},
+    {"thresholds": (4.0, 15.0, 40.0), "quantum_s": 1.0, "promote_knob": 0.75, "alpha": 0.1, "in_lane": "fifo"},
+    {"thresholds": (5.0, 25.0), "quantum_s": 4.0, "bypass_limit_s": 12.5, "guests": 3, "margin": 0.3},
+    {"thresholds": (5.0,), "quantum_s": 0.5, "bypass_limit_s": 3.0, "promote_knob": 2.0, "history": (5.0, 50.0)}
+    | {"in_lane": "srtf", "busy": 1.0, "back_off_s": 5.0},
 )
 """What to set, where a policy has such a parameter."""
 
@@ -145,6 +147,21 @@ def workloads(draw: st.DrawFn) -> tuple[Cluster, list[TraceJob]]:
 IDEAL = World("ideal", counts_only=True, preemption_s=0.0)
 REAL = World("real", counts_only=False, preemption_s=0.125, speed={"any": 1.0, "V100": 1.0, "K80": 0.4})
 """A start costs less than the shortest quantum above: else jobs could take turns for ever and get nowhere."""
+SHARED = World(
+    "shared",
+    counts_only=False,
+    preemption_s=0.125,
+    pause_s=0.03,
+    measure_s=0.5,
+    rate_noise=0.05,
+    speed={"any": 1.0, "V100": 1.0, "K80": 0.4},
+    memory={"any": 100, "V100": 100, "K80": 60},
+    unknown_memory=((1, 0), (5, 40), (10, 20), (30, 30)),
+    unknown_utilisation=((0.1, 1.0), (0.3, 2.0), (0.6, 1.2), (1.0, 0.7)),
+    interference=Fitted(0.2),
+)
+"""Memory and utilisation are known, so that jobs may share devices."""
+WORLDS = (IDEAL, REAL, SHARED)
 
 MOST_DECISIONS = 20_000
 """More than any of these small traces needs: a policy that gets nowhere fails instead of hanging."""
@@ -204,8 +221,15 @@ class Twin:
     def __init__(self, variant: Variant) -> None:
         self._fast, stages = build(variant), build(variant)
         self._plain = Policy(
-            stages.order, match=stages.match, place=stages.place, share=stages.share, from_scratch=True
+            stages.order,
+            match=stages.match,
+            place=stages.place,
+            share=stages.share,
+            migration=stages.migration,
+            from_scratch=True,
         )
+        if self._fast.share is not None:
+            self.seat, self.learns_from_measures = self._fast.seat, True
 
     def decide(self, view: View) -> Plan:
         fast, plain = self._fast.decide(view), self._plain.decide(view)

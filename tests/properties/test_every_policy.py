@@ -8,6 +8,7 @@ from hypothesis import given
 from property_helpers import (
     IDEAL,
     REAL,
+    SHARED,
     VARIANTS,
     Variant,
     build,
@@ -21,18 +22,23 @@ from property_helpers import (
 from weft.core.commands import Preempt
 from weft.core.values import Cluster
 from weft.sim.trace import TraceJob
+from weft.sim.world import World
 
 Workload = tuple[Cluster, list[TraceJob]]
 
+in_both = pytest.mark.parametrize("world", [REAL, SHARED], ids=lambda world: world.name)
 every_policy = pytest.mark.parametrize("variant", VARIANTS, ids=label)
 
 
+@in_both
 @every_policy
 @given(workload=workloads())
 @steady(8)
-def test_every_job_ends_and_nobody_holds_a_device_twice_or_a_gang_in_part(variant: Variant, workload: Workload) -> None:
+def test_every_job_ends_and_nobody_holds_a_device_twice_or_a_gang_in_part(
+    variant: Variant, world: World, workload: Workload
+) -> None:
     cluster, jobs = workload
-    simulation, _ = run_watched(jobs, cluster, build(variant), REAL)
+    simulation, _ = run_watched(jobs, cluster, build(variant), world)
     table = simulation.jobs()
     assert np.isfinite(table.finish_s).all()
     assert (table.finish_s - table.arrival_s >= table.alone_s * (1 - 1e-9) - 1e-6).all()
@@ -53,9 +59,10 @@ def test_the_device_seconds_charged_are_those_of_the_trace(variant: Variant, wor
     assert int(table.preemptions.sum()) == preemptions
 
 
+@in_both
 @every_policy
 @given(workload=workloads())
 @steady(4)
-def test_every_waiting_job_has_a_reason_in_words(variant: Variant, workload: Workload) -> None:
+def test_every_waiting_job_has_a_reason_in_words(variant: Variant, world: World, workload: Workload) -> None:
     cluster, jobs = workload
-    run_watched(jobs, cluster, build(variant), REAL, watch=check_reasons)
+    run_watched(jobs, cluster, build(variant), world, watch=check_reasons)

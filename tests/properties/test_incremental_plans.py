@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from property_helpers import IDEAL, INCREMENTAL, REAL, Twin, Variant, label, run_watched, steady, workloads
+from property_helpers import INCREMENTAL, REAL, WORLDS, Twin, Variant, label, run_watched, steady, workloads
 
 from weft.core.values import Cluster, JobSpec, Node
 from weft.sim.trace import TraceJob
@@ -12,7 +12,7 @@ from weft.sim.trace import TraceJob
 Workload = tuple[Cluster, list[TraceJob]]
 
 
-@pytest.mark.parametrize("world", [IDEAL, REAL], ids=lambda world: world.name)
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @pytest.mark.parametrize("variant", INCREMENTAL, ids=label)
 @given(workload=workloads())
 @steady(9)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from property_helpers import (
     CLUSTERS,
     IDEAL,
-    REAL,
     TIMES_S,
     VARIANTS,
+    WORLDS,
     Log,
     Variant,
     build,
@@ -57,7 +57,7 @@ def other_futures(draw: st.DrawFn, jobs: list[TraceJob], finish_s: dict[str, flo
     return future
 
 
-@pytest.mark.parametrize("world", [IDEAL, REAL], ids=lambda world: world.name)
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 @pytest.mark.parametrize("variant", BLIND, ids=label)
 @given(data=st.data())
 @steady(6)

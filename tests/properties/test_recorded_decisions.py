@@ -8,12 +8,13 @@ After a change that is meant to change decisions, record them again and read the
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from property_helpers import Log, run_watched
 
-from weft.core.commands import Command, Preempt, Start, Stop, WakeAt
+from weft.core.commands import Command, Preempt, Seat, Start, Stop, Tell, Unseat, WakeAt
 from weft.core.values import Cluster, JobSpec, nodes_of
 from weft.policies.registry import POLICIES
 from weft.sim.trace import TraceJob
@@ -23,6 +24,14 @@ RECORDED = Path(__file__).with_name("recorded")
 
 CLUSTER = Cluster(nodes_of([(2, 4, "V100"), (1, 4, "K80")]))
 WORLD = World("recorded", counts_only=False, preemption_s=30.0, speed={"V100": 1.0, "K80": 0.25})
+SHARED = replace(
+    WORLD,
+    pause_s=1.0,
+    memory={"V100": 100, "K80": 60},
+    unknown_memory=((10, 20), (5, 40)),
+    unknown_utilisation=((0.2, 1.0), (0.5, 1.5), (0.9, 2.0)),
+)
+"""For policies that let jobs share devices."""
 
 PARAMETERS = {
     "las": {"quantum_s": 300.0},
@@ -33,7 +42,9 @@ PARAMETERS = {
 }
 """Where the defaults would make for a dull trace."""
 
-ROWS = (
+Rows = tuple[tuple[str, str, int, int, int, float, int, frozenset[str] | None], ...]
+
+ROWS: Rows = (
     # id, tenant, arrival_s, duration_s, gang_size, skew, min_run_s, device types
     ("a", "ada", 0, 2400, 4, 0.0, 0, None),
     ("b", "bo", 0, 900, 2, 0.0, 0, None),
@@ -50,7 +61,11 @@ ROWS = (
 )
 
 
-def jobs() -> list[TraceJob]:
+SMALL = tuple((f"s{i}", "dee", 20 * i, 400 + 50 * i, 1, 0.0, 0, None) for i in range(8))
+"""Where jobs share devices, these wait and sit down beside others."""
+
+
+def jobs(rows: Rows = ROWS) -> list[TraceJob]:
     return [
         TraceJob(
             JobSpec(
@@ -61,11 +76,12 @@ def jobs() -> list[TraceJob]:
                 declared_steps=float(duration_s),
                 skew=skew,
                 min_run_s=float(min_run_s),
+                memory_bytes=30 * gang_size if job_id != "a" else None,
             ),
             float(arrival_s),
             float(duration_s),
         )
-        for job_id, tenant, arrival_s, duration_s, gang_size, skew, min_run_s, types in ROWS
+        for job_id, tenant, arrival_s, duration_s, gang_size, skew, min_run_s, types in rows
     ]
 
 
@@ -76,6 +92,14 @@ def words(command: Command) -> str:
             return f"start {command.job_id}/{command.generation} on {where}: {command.reason}"
         case Preempt():
             return f"preempt {command.job_id}/{command.generation}: {command.reason}"
+        case Seat(seating=seating):
+            where = " ".join(f"n{node}:{mask:04b}" for node, mask in seating.allocation)
+            how = f"lane {seating.lane}" if seating.lane else "held back" if seating.is_throttled else "packed"
+            return f"seat {command.job_id}/{command.generation} on {where} {how}: {command.reason}"
+        case Unseat():
+            return f"unseat {command.job_id}/{command.generation}: {command.reason}"
+        case Tell():
+            return f"tell {command.job_id}: {command.reason}"
         case Stop():
             return f"stop {command.job_id}/{command.generation}"
         case WakeAt():
@@ -87,7 +111,9 @@ def text_of(log: Log) -> str:
 
 
 def decisions(name: str) -> str:
-    _, log = run_watched(jobs(), CLUSTER, POLICIES[name](**PARAMETERS.get(name, {})), WORLD)
+    policy = POLICIES[name](**PARAMETERS.get(name, {}))
+    rows, world = ((*ROWS, *SMALL), SHARED) if policy.share else (ROWS, WORLD)
+    _, log = run_watched(jobs(rows), CLUSTER, policy, world)
     return text_of(log)
 
 

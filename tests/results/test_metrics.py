@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 from make_runs import job_table, make_run, synthetic_run
 
@@ -104,5 +105,19 @@ def test_a_run_without_jobs_is_refused() -> None:
 def test_a_summary_holds_plain_python_numbers() -> None:
     summary = summarise(synthetic_run("fifo"))
     plain = {field.name: type(getattr(summary, field.name)) for field in fields(summary) if field.name != "bins"}
+    nobody_looked = {"mean_first_steps_s", "guaranteed_slowdown"}
+    assert {plain.pop(name) for name in nobody_looked} == {type(None)}
     assert set(plain.values()) == {int, float}
     assert {type(value) for kind in summary.bins.values() for value in vars(kind).values()} == {int, float}
+
+
+def test_first_steps_are_counted_from_the_arrival() -> None:
+    jobs = replace(job_table([0.0, 10.0], [100.0, 50.0], [80.0, 40.0]), first_steps_s=np.array([30.0, 20.0]))
+    assert summarise(make_run(jobs)).mean_first_steps_s == 20.0
+
+
+def test_only_guaranteed_jobs_count_for_what_sharing_costs_them() -> None:
+    """The first held its device 5 % longer than it would have alone; the second is not guaranteed anything."""
+    jobs = job_table([0.0, 0.0], [105.0, 400.0], [105.0, 400.0], alone_s=[100.0, 100.0])
+    assert summarise(make_run(replace(jobs, is_guaranteed=np.array([1, 0])))).guaranteed_slowdown == 1.05
+    assert summarise(make_run(replace(jobs, is_guaranteed=np.array([0, 0])))).guaranteed_slowdown is None

@@ -14,6 +14,7 @@ HEADERS = {
     "pai": "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval",
     "allox": "job,user,cpu_s,gpu_s",
+    "gavel": "A3C\tpython3 train.py\trl\t--max-steps\t0\t800\t1\t1\t-1.000000\t0",
 }
 
 

@@ -64,6 +64,8 @@ OPTIONS = (
     ),
     click.option("--no-requeue", is_flag=True, help="Let it fail if its node is lost, instead of starting it again."),
     click.option("--hold", is_flag=True, help="Do not start it before weft release."),
+    click.option("--no-share", is_flag=True, help="Let nobody else compute on its devices while it runs."),
+    click.option("--no-migrate", is_flag=True, help="Do not move it to other devices only because that would pay."),
     click.option("--types", metavar="A100,V100", multiple=True, help="Device types it may use.  [default: any]"),
 )
 
@@ -76,6 +78,6 @@ def job_options(command: Decorated) -> Decorated:
 
 def asked(command: tuple[str, ...], array: str | None = None, **said: Any) -> dict[str, Any]:
     """What to send to the daemon for what was said on the command line."""
-    no_requeue, hold = said.pop("no_requeue"), said.pop("hold")
-    options: Options = {**said, "requeue": False if no_requeue else None, "hold": hold or None}  # type: ignore[typeddict-item]
+    refused = {name: False if said.pop(f"no_{name}") else None for name in ("requeue", "share", "migrate")}
+    options: Options = {**said, **refused, "hold": said.pop("hold") or None}  # type: ignore[typeddict-item]
     return job_request(command, array, options)

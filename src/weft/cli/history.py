@@ -1,26 +1,35 @@
-"""`weft history`: what has ended, and how."""
+"""`weft history`: what has ended, and how; of one job, what happened to it."""
 
 from __future__ import annotations
 
 import click
 
-from weft.cli.shown import clock, count, letters, local_time, reason, shortened, show_json, show_table
+from weft.cli.ids import complete_job
+from weft.cli.shown import clock, count, letters, local_time, printable, reason, shortened, show_json, show_table
 
 HEADS = ("ID", "NAME", "TENANT", "ST", "EXIT", "SUBMITTED", "WAITED", "TIME", "STEPS", "PREEMPTED", "REASON")
 
 
-@click.command(short_help="List the jobs that have ended, the latest first.")
+@click.command(short_help="List the jobs that have ended, or all that happened to one.")
+@click.argument("job_id", metavar="[ID]", required=False, shell_complete=complete_job)
 @click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="At most so many."
 )
-@click.option("--json", "is_json", is_flag=True, help="Print a list of jobs as JSON.")
-def history(limit: int, is_json: bool) -> None:
-    """List the jobs that have ended, the latest first.
+@click.option("--json", "is_json", is_flag=True, help="Print a list as JSON.")
+def history(job_id: str | None, limit: int, is_json: bool) -> None:
+    """List the jobs that have ended, the latest first; with an ID, all that happened to that job, in order.
 
     TIME is how long it ran, WAITED how long it waited in all, PREEMPTED how often it had to make room.
     """
     from weft.client import Client
 
+    if job_id is not None:
+        events = Client().events(job_id)
+        if is_json:
+            show_json(events)
+        for event in () if is_json else events:
+            click.echo(f"{local_time(event['at'])}  {printable(event['text'])}")
+        return
     jobs = Client().history(limit)
     if is_json:
         show_json(jobs)

@@ -21,7 +21,7 @@ def complete_job(context: click.Context, argument: click.Parameter, incomplete: 
     from weft.client import Client
 
     try:
-        jobs = Client(timeout_s=COMPLETION_S).queue(all=context.info_name in ("status", "why", "logs"))
+        jobs = Client(timeout_s=COMPLETION_S).queue(all=context.info_name in ("status", "why", "logs", "history"))
     except (WeftError, OSError):
         return []
     return [

@@ -30,6 +30,8 @@ VERBS = {
     "down": "weft.cli.down:down",
     "doctor": "weft.cli.doctor:doctor",
     "simulate": "weft.cli.simulate:simulate",
+    "trace": "weft.cli.trace:trace",
+    "calibrate": "weft.cli.calibrate:calibrate",
     "policies": "weft.cli.policies:policies",
     "exec": "weft.cli.exec:exec_command",
     "completion": "weft.cli.completion:completion",

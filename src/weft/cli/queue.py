@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from weft.cli.shown import clock, count, devices, letters, rate, reason, shortened, show_json, show_table
+from weft.cli.shown import clock, company, count, devices, letters, rate, reason, shortened, show_json, show_table
 
 HEADS = ("ID", "NAME", "TENANT", "ST", "TIME", "DEVICES", "STEPS", "STEPS/S", "REASON")
 
@@ -17,7 +17,7 @@ def queue(is_all: bool, is_json: bool, parsable: bool) -> None:
     """List the jobs that wait or run, with the reason why they are not further.
 
     ST is PD pending, R running, PA paused, CD succeeded, F failed, CA cancelled. TIME is how long it has run, DEVICES
-    what it holds or, in brackets, how many it waits for.
+    what it holds or, in brackets, how many it waits for. A guest computes on devices that it does not hold.
     """
     from weft.client import Client
 
@@ -38,7 +38,7 @@ def queue(is_all: bool, is_json: bool, parsable: bool) -> None:
                 devices(job),
                 count(job["steps"]),
                 rate(job["step_rate_hz"]),
-                reason(job),
+                reason(job) or company(job),
             )
             for job in jobs
         ]

@@ -71,6 +71,21 @@ def reason(job: Mapping[str, Any]) -> str:
     return said or (f"exit code {code}" if code else "")
 
 
+def company(job: Mapping[str, Any]) -> str:
+    """Beside whom it computes, as a mark; a guest may be alone where it sits. Empty for all others."""
+    others = f"beside {' '.join(job['beside'])}" if job.get("beside") else ""
+    return f"guest {others}".rstrip() if job.get("guest") else others
+
+
+def sharing(job: Mapping[str, Any]) -> str:
+    """The same in full."""
+    parts = [company(job)] if company(job) else []
+    parts += [f"lane {job['lane']}"] if job.get("lane") else []
+    if job.get("interference_ratio") is not None:
+        parts.append(f"at {job['interference_ratio']:.0%} of its rate alone")
+    return ", ".join(parts)
+
+
 def clock(seconds: float | None) -> str:
     """5:03, 1:05:03 or 2-01:05:03, as squeue has it."""
     if seconds is None:

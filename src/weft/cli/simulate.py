@@ -51,6 +51,13 @@ MOST_JOBS = 1_000_000
     help="What preemption costs and how fast jobs run: ideal (only counts matter, preemption is free), default, "
     "or a TOML file that changes values of the default.  [default: default; with --history, ideal]",
 )
+@click.option(
+    "--quota",
+    "quotas",
+    metavar="TENANT=N",
+    multiple=True,
+    help="Devices that the guaranteed jobs of a tenant may hold at once; several times for several tenants.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws what the trace leaves open.")
 @click.option(
     "--format",
@@ -70,6 +77,7 @@ def simulate(
     history: bool,
     jobs: int | None,
     world: str | None,
+    quotas: tuple[str, ...],
     seed: int,
     form: str | None,
     json: str | None,
@@ -108,6 +116,7 @@ def simulate(
             jobs=jobs,
             world=world or ("ideal" if past else "default"),
             seed=seed,
+            quotas=dict(map(_quota, quotas)),
             workers=workers if workers is not None else len(os.sched_getaffinity(0)),
             form=form,
             watcher=watcher,
@@ -116,6 +125,13 @@ def simulate(
     show(results, to_stderr=outputs.uses_stdout)
     if past:
         _compare(past, results)
+
+
+def _quota(text: str) -> tuple[str, int]:
+    tenant, mark, devices = text.rpartition("=")
+    if not mark or not tenant or not devices.isdecimal():
+        raise InputError(f'"{text}" is no quota', "TENANT=N, e.g. --quota vision=32")
+    return tenant, int(devices)
 
 
 def _past(traces: tuple[str, ...], first: int | None) -> Lived:

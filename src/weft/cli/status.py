@@ -9,7 +9,19 @@ from typing import Any
 import click
 
 from weft.cli.ids import job_id_argument
-from weft.cli.shown import clock, count, device_memory, devices, local_time, printable, rate, reason, show_json, size
+from weft.cli.shown import (
+    clock,
+    count,
+    device_memory,
+    devices,
+    local_time,
+    printable,
+    rate,
+    reason,
+    sharing,
+    show_json,
+    size,
+)
 
 
 @click.command(short_help="Show one job in full.")
@@ -38,6 +50,7 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "command", shlex.join(job["command"])
     yield "folder", job["cwd"]
     yield "devices", devices(job)
+    yield "sharing", sharing(job)
     yield "processes", " ".join(map(str, job.get("pids") or []))
     yield "attempt", count(job["attempt"]) + (f", retries {job['retries']}" if job.get("retries") else "")
     yield "after", " ".join(job.get("after") or [])
@@ -55,4 +68,8 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "on host", size(job["host_bytes"]) if job.get("host_bytes") else ""
     if job.get("preemptions"):
         yield "preempted", f"{job['preemptions']} times; weft why {job['id']}"
+    if job.get("unseats"):
+        yield "unseated", f"{job['unseats']} times; weft history {job['id']}"
+    refused = [name for name in ("share", "migrate") if job.get(name) is False]
+    yield "may not", " or ".join(refused)
     yield "log", job.get("log") or ""

@@ -66,6 +66,13 @@ class Job(BaseModel):
     run_s: float
     wait_s: float
     preemptions: int
+    unseats: int = Field(description="how often it had to leave a seat on devices of others")
+    guest: bool = Field(description="whether it computes on devices that it does not hold")
+    beside: list[str] = Field(description="who computes on its devices besides")
+    lane: int | None = Field(description="in which lane of its device it takes turns")
+    interference_ratio: float | None = Field(description="its rate beside these jobs as a part of its rate alone")
+    share: bool = Field(description="whether others may compute on its devices beside it")
+    migrate: bool = Field(description="whether it may be moved where that pays")
     retries: int
     time_s: float | None
     split: bool
@@ -108,16 +115,25 @@ class Preemption(BaseModel):
     paused_s: float | None
 
 
+class Decision(BaseModel):
+    at: str
+    what: Literal["Start", "Preempt", "Seat", "Unseat", "Noted"]
+    reason: str
+
+
 class Why(BaseModel):
     id: str
     state: JobState
     reason: str
+    guest: bool = Field(description="whether it computes on devices that it does not hold")
+    beside: list[str] = Field(description="who computes on its devices besides")
     rule: str
     ahead: list[Ahead]
     ahead_count: int
     held_by: list[Ahead] = Field(description="who runs now")
     estimate: Estimate
     preemptions: list[Preemption]
+    decisions: list[Decision] = Field(description="all that was decided about it, in order")
     text: list[str] = Field(description="all of it in words")
 
 
@@ -141,6 +157,7 @@ class Device(BaseModel):
     blocked_by: str | None
     state: Literal["free", "busy", "unmanaged"]
     jobs: list[str]
+    guests: list[str] = Field(description="of these jobs, those that do not hold it")
     used_bytes: int = Field(description="by the jobs that run there, as far as it is measured")
 
 

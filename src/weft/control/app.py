@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 from weft import __version__
 from weft.control import answers
+from weft.control.happenings import event_in_words
 from weft.control.house import House
 from weft.control.inputs import Cancel, Hold, Release, Submit
 from weft.control.models import JobId, JobRequest, PolicyName, Shutdown
@@ -24,7 +25,7 @@ from weft.control.record import State
 from weft.control.refusals import ConflictError, NotFoundError
 from weft.control.store import StoreError
 from weft.control.views import Json, iso, nodes_json
-from weft.control.why import event_in_words, why_ended, why_live, with_estimate
+from weft.control.why import why_ended, why_live, with_estimate
 from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
 

@@ -6,32 +6,44 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from weft.control.company import common, computing, place_of
 from weft.control.orders import Order, pause_order, run_order, stop_order
 from weft.control.record import Record
-from weft.core.commands import Allocation, Command, Preempt, Start, Stop, WakeAt
-from weft.core.plain import plain
+from weft.core.commands import Allocation, Command, Preempt, Seat, Seating, Start, Stop, Tell, Unseat, WakeAt
+from weft.core.plain import plain, plain_reason
 
 if TYPE_CHECKING:
     from weft.control.desk import Desk
+
+ASK_AGAIN_S = 10.0
+"""A share stage that fails has not said when it wants to look again."""
 
 log = logging.getLogger(__name__)
 
 
 def decide(desk: Desk, now: float) -> None:
+    """Who holds which devices, then who sits on them as a guest. All is decided before the first order is given."""
+    desk.policy_error = ""
+    commands: list[Command] = []
     try:
-        commands = desk.scheduler.decide(now)
+        commands += desk.scheduler.decide(now)
     except Exception as error:
         desk.policy_error = f"{type(error).__name__}: {error}"
         log.warning("the policy fails; nobody is started", exc_info=error)
-        return
-    desk.policy_error = ""
-    starts = [command for command in commands if isinstance(command, Start)]
+        commands += desk.scheduler.ledger.take_stops()  # who has lost its seat is to leave it all the same
+    else:
+        commands += _shared(desk, now)
     for command in commands:
-        _carry_out(desk, command, starts, now)
+        _carry_out(desk, command, now)
+    desk.out.orders.sort(key=_is_run)  # whoever leaves is told before those who come
+
+
+def _is_run(order: Order) -> bool:
+    return bool(order["type"] == "run")
 
 
 def launch(desk: Desk, record: Record, now: float) -> None:
-    """Its next attempt, on the devices it holds."""
+    """Its next attempt, on the devices it holds or sits on."""
     record.attempt += 1
     record.is_alive = True
     record.granted_at, record.attempt_started_at = now, None
@@ -44,59 +56,75 @@ def all_orders(desk: Desk) -> list[Order]:
     alive = [(record, desk.job(record.id)) for record in desk.records.values() if record.is_alive]
     stops = [stop_order(record, job.generation) for record, job in alive if record.ending]
     pauses = [
-        pause_order(record, job.generation, None) for record, job in alive if not record.ending and not job.is_running
+        pause_order(record, job.generation, None) for record, job in alive if not record.ending and not job.is_computing
     ]
-    runs = [_run(desk, record) for record, job in alive if not record.ending and job.is_running]
+    runs = [_run(desk, record) for record, job in alive if not record.ending and job.is_computing]
     return stops + pauses + runs
 
 
-def _carry_out(desk: Desk, command: Command, starts: Sequence[Start], now: float) -> None:
+def _shared(desk: Desk, now: float) -> list[Command]:
+    try:
+        return desk.scheduler.share(now)
+    except Exception as error:
+        desk.policy_error = f"its share stage: {type(error).__name__}: {error}"
+        desk.wake_at = min(desk.wake_at, now + ASK_AGAIN_S)
+        log.warning("the policy's share stage fails; guests stay as they are", exc_info=error)
+        return []
+
+
+def _carry_out(desk: Desk, command: Command, now: float) -> None:
     match command:
         case WakeAt(time_s):
             desk.wake_at = time_s
         case Stop():
             pass  # who cancels has seen to that
-        case Preempt():
-            _preempt(desk, command, starts)
+        case Tell(job_id, reason):
+            if job_id in desk.records:
+                desk.note("Noted", job_id, {"job_id": job_id, "reason": plain_reason(reason)})
+        case Preempt() | Unseat():
+            _pause(desk, command)
         case Start():
-            _start(desk, command, now)
+            _run_on(desk, command, command, now)
+        case Seat(seating=seating):
+            _run_on(desk, command, seating, now)
 
 
-def _preempt(desk: Desk, command: Preempt, starts: Sequence[Start]) -> None:
+def _pause(desk: Desk, command: Preempt | Unseat) -> None:
+    record = desk.records.get(command.job_id)
+    if record is None:
+        return  # a guest that lost its seat when it was told to end, and has ended
+    if record.is_alive and not record.ending:
+        record.preemptions += isinstance(command, Preempt)
+        record.unseats += isinstance(command, Unseat)
+        others = _others_on(desk, record.id, desk.job(record.id).last_allocation)
+        ids = [one.id for one, _ in others]
+        desk.out.orders.append(pause_order(record, command.generation, _needed_bytes(others), ids))
+    desk.note(type(command).__name__, record.id, plain(command))
+
+
+def _run_on(desk: Desk, command: Start | Seat, place: Start | Seating, now: float) -> None:
     record = desk.records[command.job_id]
-    if not record.ending:
-        record.preemptions += 1
-        comers = _comers(desk, desk.job(record.id).last_allocation, starts)
-        ids = [one.id for one, _ in comers]
-        desk.out.orders.append(pause_order(record, command.generation, _needed_bytes(comers), ids))
-    desk.note("Preempt", record.id, plain(command))
-
-
-def _start(desk: Desk, command: Start, now: float) -> None:
-    record = desk.records[command.job_id]
-    record.devices = tuple(map(desk.floor.name, desk.floor.held(desk.scheduler.ledger, command.allocation)))
+    record.devices = tuple(map(desk.floor.name, desk.floor.held(desk.scheduler.ledger, place.allocation)))
+    record.lane_base, record.lane_weight = place.base, place.weight
     if not record.is_alive:
         launch(desk, record, now)
     else:
         desk.out.attempts[record.id, record.attempt] = record.attempt_row()
         desk.out.orders += [] if record.ending else [_run(desk, record)]
-    desk.note("Start", record.id, plain(command))
+    desk.note(type(command).__name__, record.id, plain(command))
 
 
-def _comers(desk: Desk, freed: Allocation, starts: Sequence[Start]) -> list[tuple[Record, int]]:
-    """Those who get these devices, each with how many of them."""
-    counts = [(desk.records[start.job_id], _common(freed, start.allocation)) for start in starts]
+def _others_on(desk: Desk, job_id: str, left: Allocation) -> list[tuple[Record, int]]:
+    """Who computes from now on where this job did, those who come and those who stay; on how many of its devices."""
+    others = [job for job in computing(desk.scheduler.ledger) if job.id != job_id]
+    counts = [(desk.records[job.id], common(left, place_of(job).allocation)) for job in others]
     return [(record, count) for record, count in counts if count]
 
 
-def _common(one: Allocation, other: Allocation) -> int:
-    return sum((mask & theirs).bit_count() for node, mask in one for at, theirs in other if node == at)
-
-
-def _needed_bytes(comers: Sequence[tuple[Record, int]]) -> int | None:
+def _needed_bytes(others: Sequence[tuple[Record, int]]) -> int | None:
     """The memory that they need on these devices; None if that is not known of one of them."""
     total_bytes = 0
-    for record, count in comers:
+    for record, count in others:
         if record.needs_bytes is None:
             return None
         total_bytes += record.needs_bytes * count // record.request["gpus"]
@@ -105,4 +133,9 @@ def _needed_bytes(comers: Sequence[tuple[Record, int]]) -> int | None:
 
 def _run(desk: Desk, record: Record) -> Order:
     job = desk.job(record.id)
-    return run_order(record, job.generation, desk.floor.held(desk.scheduler.ledger, job.allocation))
+    place = place_of(job)
+    devices = desk.floor.held(desk.scheduler.ledger, place.allocation)
+    turns = {"lane": place.lane, "base": record.lane_base, "weight": record.lane_weight}
+    return run_order(
+        record, job.generation, devices, {"guest": job.seating is not None, "throttled": place.is_throttled, **turns}
+    )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.control import wishes, words
+from weft.control.company import computing
 from weft.control.decisions import all_orders, decide
 from weft.control.endings import end, hold_stopping
 from weft.control.floor import Floor
@@ -22,12 +23,14 @@ from weft.control.inputs import (
     Hello,
     Hold,
     Input,
+    Measurement,
     Release,
     Report,
     StopAll,
     Submit,
     Tick,
 )
+from weft.control.measuring import measured
 from weft.control.outcome import Outcome
 from weft.control.record import Ending, Record, State
 from weft.control.roster import Roster
@@ -111,21 +114,21 @@ class Desk:
                 record.not_before = None
                 del self.roster.backing_off[record.id]
                 self.tell(Released(record.id, Code.BACKING_OFF), now)
-        for record, limit_s, run_s in self._limited(now):
-            if record.id in self.records and run_s + EPSILON_S >= limit_s:
-                end(self, record, Ending(State.FAILED, TIMED_OUT.format(limit_s)), now)
+        for record, left_s in self._limited(now):
+            if record.id in self.records and left_s <= EPSILON_S:
+                end(self, record, Ending(State.FAILED, TIMED_OUT.format(record.limit_s)), now)
 
     def next_time(self, now: float) -> float:
         """When to come again though nothing happens."""
         releases = [record.not_before or 0.0 for record in self.roster.backing_off.values()]
-        limits = [now + limit_s - run_s for _, limit_s, run_s in self._limited(now)]
+        limits = [now + left_s for _, left_s in self._limited(now)]
         return min([self.wake_at, *releases, *limits])
 
-    def _limited(self, now: float) -> list[tuple[Record, float, float]]:
-        """Who runs with a limit, that limit, and how long it has run."""
-        running = [(self.records[job.id], job) for job in self.scheduler.ledger.running.values()]
+    def _limited(self, now: float) -> list[tuple[Record, float]]:
+        """Who runs with a limit, and in how many seconds it will have reached that; a guest's time counts in part."""
+        running = [(self.records[job.id], job) for job in computing(self.scheduler.ledger)]
         return [
-            (record, record.limit_s, job.run_s(now))
+            (record, (record.limit_s - job.run_s(now)) / job.speed)
             for record, job in running
             if record.limit_s is not None and not record.ending
         ]
@@ -147,7 +150,7 @@ class Desk:
 
     def state(self, job_id: str) -> State:
         """Of a live job, for people."""
-        if self.job(job_id).is_running:
+        if self.job(job_id).is_computing:
             return State.RUNNING
         return State.PAUSED if self.records[job_id].is_alive else State.PENDING
 
@@ -180,5 +183,6 @@ HANDLERS: dict[type, Callable[[Desk, Any, float], Any]] = {
     Hello: words.hello,
     Devices: words.devices,
     Report: words.report,
+    Measurement: measured,
     Tick: tick,
 }

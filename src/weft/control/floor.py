@@ -29,7 +29,10 @@ class Floor:
 
     @property
     def nodes(self) -> list[Node]:
-        return [Node(name, len(devices), devices[0]["type"]) for name, devices in self.by_node.items()]
+        return [
+            Node(name, len(devices), devices[0]["type"], _smallest_bytes(devices))
+            for name, devices in self.by_node.items()
+        ]
 
     def blocked_masks(self) -> dict[str, int]:
         """The devices that are somebody else's, for each of the core's nodes."""
@@ -59,5 +62,10 @@ class Floor:
         return {"machine": self.machine, "devices": self.devices}
 
 
-def _shape(devices: Sequence[Device]) -> list[tuple[int, str, str]]:
-    return [(device["index"], device["kind"], device["type"]) for device in devices]
+def _smallest_bytes(devices: Sequence[Device]) -> int | None:
+    """What fits on each of them; None if nothing is known of one."""
+    return min(device.get("memory_bytes") or 0 for device in devices) or None
+
+
+def _shape(devices: Sequence[Device]) -> list[tuple[Any, ...]]:
+    return [tuple(device.get(key) for key in ("index", "kind", "type", "memory_bytes")) for device in devices]

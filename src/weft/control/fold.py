@@ -11,7 +11,7 @@ from weft.control.floor import Floor
 from weft.control.record import record_of
 from weft.control.roster import Roster
 from weft.control.store import Store
-from weft.core.commands import Preempt, Start
+from weft.core.commands import Preempt, Seat, Start, Unseat
 from weft.core.ledger import Ledger
 from weft.core.plain import KINDS, fact_of
 from weft.core.scheduler import Scheduler
@@ -31,11 +31,14 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
         if kind not in KINDS:
             continue
         fact = fact_of(kind, body)
-        if isinstance(fact, Start | Preempt):
+        if isinstance(fact, Start | Preempt | Seat | Unseat):
             scheduler.repeat(fact, at)
         else:
             scheduler.record([fact], at)
     ledger.changes.clear()
+    ledger.tenants.quotas = dict(quotas)
+    floor = _floor(store.setting("floor"))
+    _tell_memory(ledger, floor)
     recall(store, policy)
     attempts = {row["job"]: row for row in store.all("live_attempts")}
     records = [record_of(row, attempts.get(row["id"])) for row in store.all("live_jobs")]
@@ -52,7 +55,7 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
         scheduler,
         past,
         Roster(records, _number(store), environments),
-        _floor(store.setting("floor")),
+        floor,
         quotas,
         store.setting("boot id") or "",
     )
@@ -82,6 +85,14 @@ def _rates_hz(store: Store, name: str) -> dict[str, float]:
         return {}
     floor = _floor(store.setting("floor"))
     return {node.device_type: row["steps"] / row["run_s"] for node in floor.nodes}
+
+
+def _tell_memory(ledger: Ledger, floor: Floor) -> None:
+    """A log of before devices were shared does not say how much memory they have."""
+    known = {node.name: node for node in floor.nodes}
+    for at, node in enumerate(ledger.nodes):
+        if ledger.is_present[at] and node.memory_bytes is None:
+            ledger.nodes[at] = known.get(node.name, node)
 
 
 def _floor(plain: str | None) -> Floor:

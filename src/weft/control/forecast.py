@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Any
 
-from weft.core.commands import Command, Preempt, Start, WakeAt
+from weft.control.company import computing
+from weft.core.commands import Command, Preempt, Seat, Start, Unseat, WakeAt
 from weft.core.errors import WeftError
 from weft.core.events import Event, Finished, Woken
 from weft.core.scheduler import Scheduler
@@ -19,41 +20,51 @@ MOST_INSTANTS = 20_000
 
 
 def starts_in_s(
-    ledger: dict[str, Any], policy: Decider, now: float, job_id: str, total_run_s: Callable[[str], float | None]
+    ledger: dict[str, Any],
+    policy: Decider,
+    now: float,
+    job_id: str,
+    total_run_s: Callable[[str], float | None],
+    quotas: Mapping[str, int] | None = None,
 ) -> float | None:
     """Seconds until the job starts, if every job runs as long as `total_run_s` says; None if that cannot be said.
+
+    One that is a guest already waits for devices of its own; any other begins with a seat as well.
 
     `ledger` is a snapshot: the live one is not touched. A job that has run longer than it was expected to is taken
     to have as much before it as behind it.
     """
     scheduler = Scheduler(restored(ledger), policy)
+    scheduler.ledger.tenants.quotas = dict(quotas or {})
+    is_guest = job_id in scheduler.ledger.seats.seated
     running: dict[str, int] = {}
     to_come: list[tuple[float, str, int]] = []
     wake_at = math.inf
 
     def expect_end(started: str, generation: int, at: float) -> None:
-        has_run_s = scheduler.ledger.jobs[started].run_s(at)
+        job = scheduler.ledger.jobs[started]
+        has_run_s = job.run_s(at)
         total_s = total_run_s(started)
         if total_s is None:
             return
         left_s = total_s - has_run_s if total_s > has_run_s else has_run_s
         running[started] = generation
-        heappush(to_come, (at + max(left_s, 0.001), started, generation))
+        heappush(to_come, (at + max(left_s / job.speed, 0.001), started, generation))
 
     def carry_out(commands: list[Command], at: float) -> bool:
         nonlocal wake_at
         for command in commands:
             if isinstance(command, WakeAt):
                 wake_at = command.time_s
-            elif isinstance(command, Preempt):
+            elif isinstance(command, Preempt | Unseat):
                 running.pop(command.job_id, None)
-            elif isinstance(command, Start):
-                if command.job_id == job_id:
+            elif isinstance(command, Start | Seat):
+                if command.job_id == job_id and not (is_guest and isinstance(command, Seat)):
                     return True
                 expect_end(command.job_id, command.generation, at)
         return False
 
-    for job in scheduler.ledger.running.values():
+    for job in computing(scheduler.ledger):
         expect_end(job.id, job.generation, now)
     try:
         at = math.nextafter(now, math.inf)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft.core.events import Measured
 from weft.core.value import value
 from weft.core.view import Decider
 
@@ -68,6 +69,14 @@ class Report:
 
 
 @value
+class Measurement:
+    """What a node has measured of an attempt, over a stable stretch."""
+
+    attempt: int
+    measured: Measured
+
+
+@value
 class Tick:
     """Some time has come: the policy wants to look, a limit is reached, a back-off is over."""
 
@@ -77,4 +86,4 @@ class StopAll:
     """Everything that runs is to end; what waits goes on waiting."""
 
 
-Input = Submit | Cancel | Hold | Release | ChangePolicy | Hello | Devices | Report | Tick | StopAll
+Input = Submit | Cancel | Hold | Release | ChangePolicy | Hello | Devices | Report | Measurement | Tick | StopAll

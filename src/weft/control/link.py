@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.control.inputs import Devices, Hello, Report
+from weft.control.inputs import Devices, Hello, Measurement, Report
+from weft.control.measuring import measurement_of
 from weft.control.orders import Order
 from weft.control.record import Record
 from weft.control.store import StoreError
 from weft.control.writer import Writer
+from weft.core.errors import WeftError
 
 PROTOCOL = 1
 LONGEST_LINE_BYTES = 64 << 20
@@ -93,6 +95,10 @@ class Link:
                 task.add_done_callback(_raise)
             case "devices":
                 await self._ask(Devices(message["devices"]))
+            case "measured":
+                word = measurement_of(message)
+                if word is not None:
+                    asyncio.create_task(self._measured(word)).add_done_callback(_raise)
             case "progress":
                 self._progress(message["jobs"])
 
@@ -116,7 +122,12 @@ class Link:
             return
         self._write(stream, {"type": "ack", "serial": message["serial"]})
 
-    async def _ask(self, word: Hello | Devices | Report) -> None:
+    async def _measured(self, word: Measurement) -> None:
+        """Not acknowledged: what is lost is measured again."""
+        with contextlib.suppress(WeftError):
+            await self._ask(word)
+
+    async def _ask(self, word: Hello | Devices | Report | Measurement) -> None:
         assert self._writer is not None
         await self._writer.ask(word)
 

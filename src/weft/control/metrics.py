@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from weft.control.company import company
 from weft.control.house import House
+from weft.control.measuring import interference_ratio
 from weft.control.memory import memory_json
 from weft.control.record import State
 from weft.control.views import nodes_json
@@ -56,7 +58,15 @@ class _Now:
             for state in ("free", "busy", "unmanaged"):
                 devices.add_metric([node["name"], state], states.count(state))
         yield devices
+        yield self._guests()
         yield GaugeMetricFamily("weft_nodes_up", "Nodes whose coordinator answers", value=int(self._house.link.is_up))
+
+    def _guests(self) -> Metric:
+        guests = GaugeMetricFamily("weft_device_guests", "Jobs on a device they do not hold", labels=["node", "device"])
+        for node in nodes_json(self._house.desk, self._house.link.is_up):
+            for device in node["devices"]:
+                guests.add_metric([node["name"], str(device["index"])], len(device["guests"]))
+        return guests
 
     def _counted(self) -> Iterator[Metric]:
         preempted = CounterMetricFamily("weft_preemptions", "Preemptions, by reason", labels=["reason"])
@@ -77,6 +87,10 @@ class _Now:
         rate = GaugeMetricFamily("weft_job_step_rate_hertz", "Steps a second", labels=labels)
         steps = GaugeMetricFamily("weft_job_steps", "Steps completed", labels=labels)
         host = GaugeMetricFamily("weft_job_host_memory_bytes", "Host memory of its tasks", labels=labels)
+        ratio = GaugeMetricFamily(
+            "weft_job_interference_ratio", "Its rate beside others as a part of its rate alone", labels=labels
+        )
+        beside = company(self._house.desk.scheduler.ledger)
         paused = GaugeMetricFamily("weft_job_preemptions", "How often it was preempted", labels=labels)
         memory = {
             name: GaugeMetricFamily(f"weft_job_device_memory_{name}", about, labels=labels)
@@ -89,7 +103,10 @@ class _Now:
                 steps.add_metric(who, record.steps)
                 host.add_metric(who, record.host_bytes)
                 paused.add_metric(who, record.preemptions)
+                kept = interference_ratio(self._house.desk.job(record.id), beside.get(record.id, ()))
+                if kept is not None:
+                    ratio.add_metric(who, kept)
                 for name, size in memory_json(record.memory, record.request).items():
                     if size is not None:
                         memory[name].add_metric(who, size)
-        yield from (rate, steps, host, paused, *memory.values())
+        yield from (rate, steps, host, paused, ratio, *memory.values())

@@ -75,6 +75,8 @@ class JobRequest(Strict):
     retries: int = Field(0, ge=0, le=1_000)
     requeue: bool = True
     hold: bool = False
+    share: bool = Field(True, description="whether others may compute on its devices beside it")
+    migrate: bool = Field(True, description="whether it may be moved to other devices where that pays")
     array: str | None = Field(None, max_length=10_000)
     after: list[Reference] = Field(default=[], max_length=10_000)
     types: list[Name] | None = Field(None, min_length=1, max_length=100)

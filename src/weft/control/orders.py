@@ -10,12 +10,18 @@ from weft.control.record import Record
 Order = dict[str, Any]
 
 
-def run_order(record: Record, generation: int, devices: Sequence[Mapping[str, Any]]) -> Order:
-    """The environment is put in when it is sent: it is large, and kept elsewhere."""
+def run_order(
+    record: Record, generation: int, devices: Sequence[Mapping[str, Any]], seat: Mapping[str, bool | int]
+) -> Order:
+    """The environment is put in when it is sent: it is large, and kept elsewhere.
+
+    `seat` says whether the devices are its own, whether it is to be held back beside others, and in which lane it is.
+    """
     request = record.request
     return {
         **_about("run", record, generation),
         "devices": [device["index"] for device in devices],
+        "seat": dict(seat),
         "environment": record.environment,
         "launch": {
             "command": request["command"],

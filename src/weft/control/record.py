@@ -57,9 +57,14 @@ class Record:
     failures: int = 0
     losses: int = 0
     preemptions: int = 0
+    unseats: int = 0
+    """How often it had to leave a seat. Nothing that it held was taken from it, so that is no preemption."""
     started_at: float | None = None
     not_before: float | None = None
     devices: tuple[str, ...] = ()
+    lane_base: int = 0
+    lane_weight: int = 1
+    """By which it takes turns, if it is in a lane."""
     granted_at: float = 0.0
     attempt_started_at: float | None = None
     awaits: set[str] = field(default_factory=set)
@@ -125,6 +130,7 @@ class Record:
             "failures": self.failures,
             "losses": self.losses,
             "preemptions": self.preemptions,
+            "unseats": self.unseats,
             "submitted_at": self.submitted_at,
             "started_at": self.started_at,
             "finished_at": None,
@@ -145,6 +151,8 @@ class Record:
             "job": self.id,
             "attempt": self.attempt,
             "devices": json.dumps(self.devices),
+            "lane_base": self.lane_base,
+            "lane_weight": self.lane_weight,
             "granted_at": self.granted_at,
             "started_at": self.attempt_started_at,
             "ended_at": None,
@@ -168,6 +176,7 @@ def record_of(row: Mapping[str, Any], attempt: Mapping[str, Any] | None) -> Reco
         failures=row["failures"],
         losses=row["losses"],
         preemptions=row["preemptions"],
+        unseats=row["unseats"],
         started_at=row["started_at"],
         not_before=row["not_before"],
         ending=_ending(row["ending"]),
@@ -177,6 +186,7 @@ def record_of(row: Mapping[str, Any], attempt: Mapping[str, Any] | None) -> Reco
     )
     if attempt is not None:
         record.devices = tuple(json.loads(attempt["devices"]))
+        record.lane_base, record.lane_weight = attempt["lane_base"], attempt["lane_weight"]
         record.granted_at, record.attempt_started_at = attempt["granted_at"], attempt["started_at"]
     return record
 
@@ -198,5 +208,8 @@ def spec_for(job_id: str, request: Mapping[str, Any], rate_hz: Mapping[str, floa
         device_types=frozenset(request["types"]) if request.get("types") else None,
         declared_steps=request.get("steps") if rate_hz else None,
         step_rate_hz=rate_hz if request.get("steps") else {},
-        memory_bytes=request.get("gpu_mem_bytes"),
+        memory_bytes=declared_bytes(request),
+        may_share=request.get("share", True),
+        may_migrate=request.get("migrate", True),
+        model=request["name"],
     )

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from weft.control.company import company, place_of
 from weft.control.desk import Desk
+from weft.control.measuring import interference_ratio
 from weft.control.memory import memory_json, memory_of
 from weft.control.record import Record, State
 from weft.core.reasons import Code, Reason
@@ -26,17 +28,19 @@ class Views:
         self._seen: tuple[Desk, int] | None = None
         self._positions: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
+        self._company: dict[str, list[str]] = {}
 
     def live(self, desk: Desk, record: Record, now: float) -> Json:
         self._look(desk, now)
         job = desk.scheduler.ledger.jobs[record.id]
         state = desk.state(record.id)
         is_running = state is State.RUNNING
+        beside = self._company.get(record.id, [])
         return {
             **_described(record.id, record.request, self._home),
             "array_index": record.array_index,
             "state": state,
-            "reason": self.reason(desk, record.id, now),
+            "reason": "" if job.seating else self.reason(desk, record.id, now),
             "exit_code": None,
             "attempt": record.attempt,
             "devices": list(record.devices) if is_running else [],
@@ -51,6 +55,11 @@ class Views:
             "run_s": round(job.run_s(now), 3),
             "wait_s": round(job.wait_s(now), 3),
             "preemptions": record.preemptions,
+            "unseats": record.unseats,
+            "guest": job.seating is not None,
+            "beside": beside,
+            "lane": place_of(job).lane or None,
+            "interference_ratio": interference_ratio(job, beside),
             "pids": list(record.pids),
             "host_bytes": record.host_bytes,
             "memory": memory_json(record.memory, record.request),
@@ -77,6 +86,11 @@ class Views:
             "run_s": round(row["run_s"], 3),
             "wait_s": round(row["wait_s"], 3),
             "preemptions": row["preemptions"],
+            "unseats": row["unseats"],
+            "guest": False,
+            "beside": [],
+            "lane": None,
+            "interference_ratio": None,
             "pids": [],
             "host_bytes": 0,
             "memory": memory_json(memory_of(row), request),
@@ -88,6 +102,11 @@ class Views:
         if job_id not in self._reasons:
             self._reasons[job_id] = self._reason(desk, job_id, now)
         return self._reasons[job_id]
+
+    def beside(self, desk: Desk, job_id: str, now: float) -> list[str]:
+        """Who computes on its devices besides."""
+        self._look(desk, now)
+        return self._company.get(job_id, [])
 
     def line(self, desk: Desk, now: float) -> list[str]:
         """Those who wait, first the one that goes first."""
@@ -116,6 +135,7 @@ class Views:
                 line = [job for job in desk.scheduler.ledger.jobs.values() if job.is_waiting]
             self._positions = {job.id: at for at, job in enumerate(line, 1)}
             self._reasons = {}
+            self._company = company(desk.scheduler.ledger)
             self._seen = (desk, desk.version)
 
 
@@ -133,7 +153,8 @@ def nodes_json(desk: Desk, is_up: bool) -> list[Json]:
         here = holders.get(desk.floor.name(device), [])
         state = "busy" if here else "unmanaged" if device.get("blocked_by") else "free"
         used_bytes = sum(record.memory.on_device_bytes // len(record.devices) for record in here)
-        devices.append({**device, "state": state, "jobs": [record.id for record in here], "used_bytes": used_bytes})
+        jobs = {"jobs": [record.id for record in here], "guests": [job.id for job in here if desk.job(job.id).seating]}
+        devices.append({**device, "state": state, **jobs, "used_bytes": used_bytes})
     return [{"name": desk.floor.machine, "state": "up" if is_up else "away", "devices": devices}]
 
 
@@ -165,5 +186,7 @@ def _described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
         "time_s": request.get("time_s"),
         "declared_steps": request.get("steps"),
         "split": request.get("split", False),
+        "share": request.get("share", True),
+        "migrate": request.get("migrate", True),
         "log": str(home.log(job_id, 0)),
     }

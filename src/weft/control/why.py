@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.control.desk import Desk
 from weft.control.forecast import starts_in_s
+from weft.control.happenings import decided_in_words, decisions, preemptions
 from weft.control.record import State
 from weft.control.store import Store
-from weft.control.views import Json, Views, iso
+from weft.control.views import Json, Views
 from weft.core.job import Job
-from weft.core.plain import reason_of
-from weft.core.reasons import Code, Reason
 from weft.core.snapshot import snapshot
 from weft.core.view import Decider
 from weft.sim.words import span
 
 HOW = "if jobs take as long as the last of their name, or as the mean of those that ended"
 MOST_AHEAD = 10
+MOST_DECIDED = 10
 MOST_FORECAST = 2_000
 """With more live jobs than this, simulating them all would take longer than anybody waits for an answer."""
 ENDING_S = 1.0
 """What is being ended is taken to be gone after this."""
+
+VERBS = {State.PENDING: "starts", State.PAUSED: "goes on", State.RUNNING: "has devices of its own"}
+"""What a job is waiting to do."""
 
 Forecast = Callable[[], Json]
 
@@ -33,10 +35,13 @@ def why_live(desk: Desk, store: Store, views: Views, job_id: str, now: float, po
     """All but the estimate, of which it says how to make it: that takes a while, and nobody need wait meanwhile."""
     line = views.line(desk, now)
     ahead = [desk.scheduler.ledger.jobs[one] for one in line[: line.index(job_id)]] if job_id in line else []
+    rows = store.all("log_of_job", job_id)
     return {
         "id": job_id,
         "state": desk.state(job_id),
         "reason": views.reason(desk, job_id, now),
+        "guest": desk.job(job_id).seating is not None,
+        "beside": views.beside(desk, job_id, now),
         "rule": desk.scheduler.rule,
         "ahead": [_standing(desk, job, now) for job in ahead[:MOST_AHEAD]],
         "ahead_count": len(ahead),
@@ -44,7 +49,8 @@ def why_live(desk: Desk, store: Store, views: Views, job_id: str, now: float, po
         "estimate": _forecast(desk, store, job_id, now, policy)
         if job_id in line
         else _none("it is being ended" if desk.records[job_id].ending else "it does not wait in line"),
-        "preemptions": preemptions(store.all("log_of_job", job_id)),
+        "preemptions": preemptions(rows),
+        "decisions": decisions(rows),
     }
 
 
@@ -66,56 +72,45 @@ async def with_estimate(answer: Json) -> Json:
 
 
 def why_ended(row: Mapping[str, Any], store: Store) -> Json:
+    rows = store.all("log_of_job", row["id"])
     return {
         "id": row["id"],
         "state": row["state"],
         "reason": row["reason"],
+        "guest": False,
+        "beside": [],
         "rule": "",
         "ahead": [],
         "ahead_count": 0,
         "held_by": [],
         "estimate": _none("it is over"),
-        "preemptions": preemptions(store.all("log_of_job", row["id"])),
+        "preemptions": preemptions(rows),
+        "decisions": decisions(rows),
     }
-
-
-def preemptions(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Each with why it was chosen and what it cost: the wait for a boundary, and the time until it went on."""
-    found: list[Json] = []
-    for row in rows:
-        body = json.loads(row["body"])
-        if row["kind"] == "Preempt":
-            reason = reason_of(body["reason"])
-            by = str(reason.details[0]) if reason.details else ""
-            found.append({"at": iso(row["at"]), "by": by, "reason": str(reason), "at_s": row["at"], "paused_s": None})
-        elif not found:
-            continue
-        elif row["kind"] == "Reported" and body["what"] in ("paused", "left"):
-            found[-1]["depth"] = body.get("depth", "checkpoint")
-            found[-1].update({key: body.get(key) for key in ("waited_s", "step", "how", "held_bytes")})
-        elif row["kind"] == "Start" and found[-1]["paused_s"] is None:
-            found[-1]["paused_s"] = round(row["at"] - found[-1]["at_s"], 3)
-    for each in found:
-        del each["at_s"]
-    return found
 
 
 def in_words(answer: Json) -> list[str]:
     job_id, state = answer["id"], answer["state"]
-    lines = [f"{job_id} is {state}" + (f": {answer['reason']}" if answer["reason"] else "")]
+    lines = [f"{job_id} is {state}{_company(answer)}" + (f": {answer['reason']}" if answer["reason"] else "")]
     if answer["ahead_count"]:
         first = ", ".join(f"{job['id']} ({job['name']})" for job in answer["ahead"])
         more = answer["ahead_count"] - len(answer["ahead"])
         lines.append(f"ahead of it: {first}{f' and {more} more' if more else ''}")
-    if state in (State.PENDING, State.PAUSED):
+    if state in (State.PENDING, State.PAUSED) or answer.get("guest"):
         holders = [f"{job['id']} ({job['name']}, {span(job['attained_s'])})" for job in answer["held_by"]]
         if holders:
             lines.append(f"devices are held, with so much device-time so far, by: {', '.join(holders)}")
         lines.append(f"the rule: {answer['rule']}")
-        lines.append(_estimate_in_words(answer["estimate"], "starts" if state is State.PENDING else "goes on"))
-    for one in answer["preemptions"][-3:]:
-        lines.append(_preemption_in_words(one))
-    return lines
+        lines.append(_estimate_in_words(answer["estimate"], VERBS[state]))
+    decided = decided_in_words(answer.get("decisions", ()), answer["preemptions"])
+    if len(decided) > MOST_DECIDED:
+        lines.append(f"the last {MOST_DECIDED} of {len(decided)} decisions on it; weft history {job_id} has all:")
+    return lines + decided[-MOST_DECIDED:]
+
+
+def _company(answer: Json) -> str:
+    others = f" beside {', '.join(answer['beside'])}" if answer.get("beside") else ""
+    return f" as a guest{others}, waiting for devices of its own" if answer.get("guest") else others
 
 
 def _estimate_in_words(estimate: Json, verb: str) -> str:
@@ -123,14 +118,6 @@ def _estimate_in_words(estimate: Json, verb: str) -> str:
     if starts_in_s is None:
         return f"when it {verb} cannot be said: {how}"
     return f"it {verb} {'at once' if starts_in_s < 1 else f'in about {span(starts_in_s)}'}, {how}"
-
-
-def _preemption_in_words(one: Json) -> str:
-    text = f"{one['at']}: {one['reason']}"
-    if one.get("depth"):
-        text += f"; paused at step {one['step']} (depth {one['depth']}) after {1000 * (one['waited_s'] or 0):.0f} ms"
-        text += f", holding {one['held_bytes'] / 2**20:.0f} MiB" if one.get("held_bytes") else ""
-    return text + (f", went on after {span(one['paused_s'])}" if one["paused_s"] is not None else "")
 
 
 def _forecast(desk: Desk, store: Store, job_id: str, now: float, policy: Callable[[], Decider]) -> Forecast | Json:
@@ -147,11 +134,11 @@ def _forecast(desk: Desk, store: Store, job_id: str, now: float, policy: Callabl
         expected[record.id] = min(expected_s, record.limit_s) if record.limit_s else expected_s
         if record.ending:
             expected[record.id] = desk.scheduler.ledger.jobs[record.id].run_s(now) + ENDING_S
-    taken, like_it = snapshot(desk.scheduler.ledger), policy()
+    taken, like_it, quotas = snapshot(desk.scheduler.ledger), policy(), desk.quotas
 
     def estimate() -> Json:
         try:
-            in_s = starts_in_s(taken, like_it, now, job_id, expected.get)
+            in_s = starts_in_s(taken, like_it, now, job_id, expected.get, quotas)
         except Exception as error:  # noqa: BLE001 - a policy may be anybody's
             return _none(f"its policy fails: {type(error).__name__}: {error}")
         return {"starts_in_s": None if in_s is None else round(in_s, 1), "how": HOW}
@@ -161,41 +148,3 @@ def _forecast(desk: Desk, store: Store, job_id: str, now: float, policy: Callabl
 
 def _none(how: str) -> Json:
     return {"starts_in_s": None, "how": how}
-
-
-def event_in_words(kind: str, body: Json) -> str | None:
-    """One line of a job's history; None for what says nothing to people."""
-    match kind:
-        case "Submitted":
-            return "submitted"
-        case "Start":
-            return f"{reason_of(body['reason'])}"
-        case "Preempt":
-            return f"{reason_of(body['reason'])}"
-        case "Held":
-            reason = reason_of(body["reason"])
-            return None if reason.code is Code.ENDING else f"{reason}"
-        case "Released":
-            return "released"
-        case "Stopping":
-            return f"{Reason(Code.ENDING, (body['reason'],))}"
-        case "Ended":
-            return f"{body['state'].lower()}" + (f": {body['reason']}" if body["reason"] else "")
-        case "Reported":
-            return _report_in_words(body)
-    return None
-
-
-def _report_in_words(body: Json) -> str:
-    match body["what"]:
-        case "started":
-            return f"attempt {body['attempt']} began as process {', '.join(map(str, body.get('pids', ())))}"
-        case "paused":
-            return f"paused at step {body['step']}, {1000 * (body.get('waited_s') or 0):.0f} ms after it was asked to"
-        case "left":
-            return f"left with a checkpoint of step {body['step']}"
-        case "ended":
-            return f"attempt {body['attempt']} ended with exit code {body['exit_code']}"
-        case "lost":
-            return f"attempt {body['attempt']} was lost: {body.get('message', '')}"
-    return str(body["what"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from weft.control.company import computing
 from weft.control.decisions import launch
 from weft.control.endings import end
 from weft.control.floor import Floor
@@ -63,7 +64,7 @@ def report(desk: Desk, word: Report, now: float) -> None:
             _progress(desk, record, int(word.body["step"]), now)
             record.learn(word.body.get("progress") or {})
             _gone(desk, record, "left", None, now)
-            if desk.job(record.id).is_running:
+            if desk.job(record.id).is_computing:
                 launch(desk, record, now)
         case "lost" if word.body.get("never") and record.ending is None:
             _never_began(desk, record, now)
@@ -74,7 +75,7 @@ def report(desk: Desk, word: Report, now: float) -> None:
 def _never_began(desk: Desk, record: Record, now: float) -> None:
     """The order to run it never reached the node: that is nobody's loss."""
     _gone(desk, record, "lost", None, now)
-    if desk.job(record.id).is_running:
+    if desk.job(record.id).is_computing:
         launch(desk, record, now)
 
 
@@ -82,7 +83,7 @@ def _furnish(desk: Desk, floor: Floor, now: float) -> None:
     before, desk.floor = desk.floor, floor
     if not before.is_same_hardware(floor):
         desk.must_tell_all = True  # who ran may have lost its devices, or have others now
-        desk.touched |= dict.fromkeys(desk.scheduler.ledger.running)
+        desk.touched |= {job.id: None for job in computing(desk.scheduler.ledger)}
         for node in before.nodes:
             desk.tell(NodeLost(node.name), now)
         for node in floor.nodes:

@@ -17,6 +17,11 @@ class Start:
     generation: int
     allocation: Allocation
     reason: Reason
+    lane: int = 0
+    """The lane of its devices that it is in; 0 for none."""
+    base: int = 0
+    weight: int = 1
+    """Whose turn it is in the lane: whose base + weight × time used is the least."""
 
 
 @value
@@ -25,6 +30,49 @@ class Preempt:
 
     job_id: str
     generation: int
+    reason: Reason
+
+
+@value
+class Seating:
+    """How a guest sits: where, and under which rule beside the others there."""
+
+    allocation: Allocation
+    lane: int = 0
+    """The lane of its devices whose members it takes turns with; 0 for none: it computes beside all others."""
+    is_throttled: bool = False
+    """Whether the node holds it back so far that the holder runs as if alone."""
+    base: int = 0
+    weight: int = 1
+    """Whose turn it is in the lane: whose base + weight × time used is the least."""
+    speed: float = 1.0
+    """What part of its rate alone it is expected to have; its service is charged by that."""
+
+
+@value
+class Seat:
+    """Let the job compute on these devices, which it does not hold, beside whoever does."""
+
+    job_id: str
+    generation: int
+    seating: Seating
+    reason: Reason
+
+
+@value
+class Unseat:
+    """Pause the guest at its next step boundary: its seat is wanted, or was no good."""
+
+    job_id: str
+    generation: int
+    reason: Reason
+
+
+@value
+class Tell:
+    """Nothing is to be done: what was learnt of the job, to be kept for whoever asks."""
+
+    job_id: str
     reason: Reason
 
 
@@ -43,4 +91,4 @@ class WakeAt:
     time_s: float
 
 
-Command = Start | Preempt | Stop | WakeAt
+Command = Start | Preempt | Seat | Unseat | Tell | Stop | WakeAt

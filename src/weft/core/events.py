@@ -45,6 +45,21 @@ class Progressed:
 
 
 @value
+class Measured:
+    """What its node has measured of a job over a stable stretch, the first steps after each change left out."""
+
+    job_id: str
+    generation: int
+    rate_hz: float
+    utilisation: float
+    """The part of the time in which it kept its devices busy."""
+    persistent_bytes: int
+    ephemeral_bytes: int
+    neighbours: tuple[str, ...] = ()
+    """Who computed on its devices meanwhile; empty if it was alone there."""
+
+
+@value
 class Lost:
     """The attempt is gone, but the job is not over: it waits again."""
 
@@ -108,6 +123,7 @@ Event = (
     | Failed
     | Lost
     | Progressed
+    | Measured
     | Cancelled
     | Held
     | Released

@@ -1,10 +1,16 @@
-"""A live job: its description and what has become of it. The ledger writes it; everybody else reads."""
+"""A live job: its description and what has become of it. The ledger writes it; everybody else reads.
+
+A job that holds devices is running. One that waits may be a guest meanwhile: it has a seat, and computes, on devices
+that it does not hold.
+"""
 
 from __future__ import annotations
 
 import math
 
-from weft.core.commands import Allocation
+from weft.core.commands import Allocation, Seating
+from weft.core.events import Measured
+from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
 from weft.core.transitions import PENDING, RUNNING, State
 from weft.core.values import JobSpec
@@ -17,6 +23,8 @@ class Job:
 
     __slots__ = (
         "allocation",
+        "alone",
+        "alone_on",
         "arrival_s",
         "best_rate_hz",
         "declared_steps",
@@ -28,13 +36,17 @@ class Job:
         "id",
         "is_running",
         "is_waiting",
+        "lane",
         "last_allocation",
+        "measured",
         "rate_hz",
+        "seating",
         "settled_run_s",
         "settled_steps",
         "settled_wait_s",
         "since_s",
         "spec",
+        "speed",
         "state",
         "tenant",
         "tie",
@@ -54,6 +66,12 @@ class Job:
         self.generation = 0
         self.allocation = NOTHING
         self.last_allocation = NOTHING
+        self.seating: Seating | None = None
+        self.lane = 0  # of the devices it holds: whose members it takes turns with; 0 for none
+        self.speed = 0.0  # what part of its devices' time it has: all if it holds them, some as a guest, else none
+        self.measured: Measured | None = None
+        self.alone: Measured | None = None  # as last measured with nobody beside it
+        self.alone_on = ("", 0)  # the device type, and over how many nodes it was spread then: elsewhere it is another
         self.holds: tuple[Reason, ...] = ()
         self.since_s = now
         self.first_start_s = math.inf
@@ -81,29 +99,39 @@ class Job:
         """Why it is not to start yet; empty if nobody holds it."""
         return {hold.code for hold in self.holds}
 
+    @property
+    def is_computing(self) -> bool:
+        """Whether it holds devices or sits on some as a guest."""
+        return self.is_running or self.seating is not None
+
+    @property
+    def memory(self) -> Memory | None:
+        """On each of its devices: as measured, or else as declared; None while neither is known.
+
+        What is declared is a bound on everything, and none of it is known to go away between steps.
+        """
+        if self.measured is not None:
+            return Memory(self.measured.persistent_bytes, self.measured.ephemeral_bytes)
+        declared_bytes = self.spec.memory_bytes
+        return None if declared_bytes is None else Memory(declared_bytes // self.gang_size, 0)
+
     def run_s(self, now: float) -> float:
-        """How long it has held devices, all leases."""
-        if self.is_running:
-            return self.settled_run_s + (now - self.since_s)
-        return self.settled_run_s
+        """How long it has held devices, all leases; time as a guest counts by what part of them it had."""
+        return self.settled_run_s + self.speed * (now - self.since_s)
 
     def wait_s(self, now: float) -> float:
         """How long it has waited, all together; time on hold is its owner's wish and does not count."""
-        if self.is_waiting:
+        if self.is_waiting and not self.speed:
             return self.settled_wait_s + (now - self.since_s)
         return self.settled_wait_s
 
     def attained(self, now: float) -> float:
         """Its attained service in device-seconds."""
-        if self.is_running:
-            return self.gang_size * (self.settled_run_s + (now - self.since_s))
-        return self.gang_size * self.settled_run_s
+        return self.gang_size * (self.settled_run_s + self.speed * (now - self.since_s))
 
     def steps_done(self, now: float) -> float:
         """Steps done: as measured when last reported, reckoned by its known rate since."""
-        if self.is_running:
-            return self.settled_steps + (now - self.since_s) * self.rate_hz
-        return self.settled_steps
+        return self.settled_steps + self.speed * (now - self.since_s) * self.rate_hz
 
     def remaining_s(self, now: float) -> float:
         """Seconds to its declared end where it runs, or on its best type; infinite for a job that declares none."""
@@ -111,8 +139,5 @@ class Job:
 
     def remaining_at_best_s(self, now: float) -> float:
         """Seconds to its declared end on its best type, wherever it runs: starting or stopping does not change it."""
-        steps_done = self.settled_steps
-        if self.is_running:
-            steps_done += (now - self.since_s) * self.rate_hz
-        left = self.declared_steps - steps_done
+        left = self.declared_steps - self.steps_done(now)
         return left / self.best_rate_hz if left > 0.0 else 0.0

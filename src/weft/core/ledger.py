@@ -1,4 +1,4 @@
-"""Who holds what. The only writer of jobs, of free devices and of attained service."""
+"""Who holds what, and who sits where as a guest. The only writer of jobs, free devices, seats and attained service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
-from weft.core.commands import Allocation, Preempt, Start, Stop
+from weft.core.commands import Preempt, Seat, Seating, Start, Stop, Unseat
+from weft.core.devices import Devices
 from weft.core.errors import IllegalEventError
 from weft.core.events import (
     Cancelled,
@@ -16,6 +17,7 @@ from weft.core.events import (
     Finished,
     Held,
     Lost,
+    Measured,
     NodeJoined,
     NodeLost,
     Progressed,
@@ -24,8 +26,10 @@ from weft.core.events import (
     Woken,
 )
 from weft.core.job import NOTHING, Job
-from weft.core.plan import Eviction, Grant, Placement
-from weft.core.reasons import Reason
+from weft.core.plan import Eviction, Grant
+from weft.core.reasons import Code, Reason
+from weft.core.seats import Seats
+from weft.core.sharing import Offer, Withdrawal, devices_of, fits, holders, seated_lane
 from weft.core.tenants import Tenants
 from weft.core.transitions import TERMINAL, TRANSITIONS, State
 from weft.core.values import Cluster, JobSpec, Node, check_spec
@@ -37,6 +41,7 @@ class Change(StrEnum):
     QUEUED = "queued"
     LEFT = "left"
     PROGRESSED = "progressed"
+    MEASURED = "measured"
 
 
 QUEUED, LEFT = Change.QUEUED, Change.LEFT
@@ -48,23 +53,25 @@ class Ledger:
     def __init__(self, cluster: Cluster) -> None:
         self.jobs: dict[str, Job] = {}
         self.running: dict[str, Job] = {}
-        self.nodes: list[Node] = []
-        self.is_present: list[bool] = []
-        self.free_masks: list[int] = []
-        self.free_counts: list[int] = []
-        self.blocked_masks: list[int] = []
-        self.device_count = 0
+        self.devices = devices = Devices()
+        self.nodes, self.is_present = devices.nodes, devices.is_present
+        self.free_masks, self.free_counts = devices.free_masks, devices.free_counts
+        self.blocked_masks = devices.blocked_masks
         self.devices_held = 0
         self.jobs_held = 0
+        self.seats = Seats()
         self.tenants = Tenants()
         self.version = 0
         """Rises when nodes come or go: whoever remembers anything must start anew."""
         self.changes: list[tuple[Change, Job]] = []
         self.submitted = 0
-        self._device_types: tuple[str, ...] = ()
-        self._stops: list[Stop] = []
+        self._stops: list[Stop | Unseat] = []
         for node in cluster.nodes:
             self._join(node)
+
+    @property
+    def device_count(self) -> int:
+        return self.devices.device_count
 
     @property
     def jobs_waiting(self) -> int:
@@ -72,8 +79,8 @@ class Ledger:
 
     # ---- events
 
-    def take_stops(self) -> list[Stop]:
-        """What cancelled jobs were still running, each handed out once."""
+    def take_stops(self) -> list[Stop | Unseat]:
+        """Who was still computing when it was cancelled, and which guests had to leave: each handed out once."""
         stops, self._stops = self._stops, []
         return stops
 
@@ -100,7 +107,7 @@ class Ledger:
         job = self._known(event)
         if job is None:
             return  # too late: it is over
-        if job.is_running:
+        if job.is_computing:
             self._stops.append(Stop(job.id, job.generation))
         self._leave(job, event, now)
 
@@ -113,6 +120,8 @@ class Ledger:
             self._turn(job, event, now)
             self.changes.append((LEFT, job))
             self.changes.append((QUEUED, job))
+        elif job.seating:
+            self._vacate(job, now)
 
     def _hold(self, event: Held, now: float) -> None:
         job = self._known(event)
@@ -121,6 +130,8 @@ class Ledger:
         after = self._after(job, Held)
         job.holds = (*(hold for hold in job.holds if hold.code != event.reason.code), event.reason)
         if after is not job.state:
+            if job.seating:
+                self._dismiss(job, event.reason, now)
             self._turn(job, event, now)
             self.jobs_held += 1
             self.changes.append((LEFT, job))
@@ -138,10 +149,21 @@ class Ledger:
     def _progress(self, event: Progressed, now: float) -> None:
         job = self._known(event)
         if job is not None and job.generation == event.generation:
-            reckoned_since_s = now - job.since_s if job.is_running else 0.0
-            job.settled_steps = event.steps_done - reckoned_since_s * job.rate_hz
+            job.settled_steps = event.steps_done - job.speed * (now - job.since_s) * job.rate_hz
             if job.state is not State.HELD:
                 self.changes.append((Change.PROGRESSED, job))
+
+    def _measure(self, event: Measured, now: float) -> None:
+        job = self._known(event)
+        if job is not None and job.generation == event.generation:
+            before, job.measured = job.memory, event
+            if not event.neighbours:
+                where = job.seating.allocation if job.seating else job.allocation or job.last_allocation
+                job.alone, job.alone_on = event, self.devices.kind_of(where)
+            if self.seats.guests and job.memory != before:
+                self._make_way_for_what_was_measured(job, now)
+            if job.state is not State.HELD:
+                self.changes.append((Change.MEASURED, job))
 
     def _join_node(self, event: NodeJoined, now: float) -> None:
         self._join(event.node)
@@ -154,18 +176,20 @@ class Ledger:
                     self._stops.append(Stop(job.id, job.generation))  # those of its tasks that still run elsewhere
                 self._free(job, now)
                 self._turn(job, event, now)
-        self.is_present[at] = False
-        self._count_devices()
-        self.free_masks[at] = self.free_counts[at] = self.blocked_masks[at] = 0
+        for job in self.seats.on(at, -1):
+            if len(job.seating.allocation if job.seating else ()) > 1:
+                self._stops.append(Stop(job.id, job.generation))
+            self._vacate(job, now)
+        self.devices.lose(at)
+        self.version += 1
 
     def _block(self, event: DevicesBlocked, now: float) -> None:
         at = self._present(event)
-        usable = self.free_masks[at] | self.blocked_masks[at]
-        blocked = usable & event.mask
+        blocked = self.devices.blockable(at, event.mask)
         if blocked != self.blocked_masks[at]:
-            self.blocked_masks[at] = blocked
-            self.free_masks[at] = usable & ~blocked
-            self.free_counts[at] = self.free_masks[at].bit_count()
+            for job in self.seats.on(at, blocked):
+                self._dismiss(job, Reason(Code.SEAT_BLOCKED), now)
+            self.devices.block(at, blocked)
             self.version += 1
 
     def _wake(self, event: Woken, now: float) -> None:
@@ -176,34 +200,60 @@ class Ledger:
     def grant(self, grant: Grant, now: float) -> Start:
         """Give a waiting job its devices; the check has been made."""
         job = self.jobs[grant.job_id]
-        return self._give(job, self._take(grant.placement, job.last_allocation), grant.reason, now)
+        last = job.seating.allocation if job.seating else job.last_allocation
+        given = Start(
+            job.id,
+            job.generation + 1,
+            self.devices.pick(grant.placement, last),
+            grant.reason,
+            grant.lane,
+            grant.base,
+            grant.weight,
+        )
+        return self._give(job, given, now)
+
+    def seat(self, offer: Offer, now: float) -> Seat:
+        """Let a waiting job sit; the check has been made."""
+        return self._seat(self.jobs[offer.job_id], offer.seating, offer.reason, now)
+
+    def unseat(self, withdrawal: Withdrawal, now: float) -> Unseat:
+        job = self.jobs[withdrawal.job_id]
+        self._vacate(job, now)
+        return Unseat(job.id, job.generation, withdrawal.reason)
+
+    def seat_again(self, seat: Seat, now: float) -> None:
+        """What was committed before, from the log."""
+        self._seat(self.jobs[seat.job_id], seat.seating, seat.reason, now)
 
     def give_again(self, start: Start, now: float) -> None:
         """What was committed before, from the log: the very same devices."""
-        for node, mask in start.allocation:
-            if self.free_masks[node] & mask != mask:
-                raise IllegalEventError(
-                    f"{start} is in the log, but {self.nodes[node].name} has not these devices free"
-                )
-        for node, mask in start.allocation:
-            self.free_masks[node] ^= mask
-            self.free_counts[node] -= mask.bit_count()
-        self._give(self.jobs[start.job_id], start.allocation, start.reason, now)
+        lacking = self.devices.lacking(start.allocation)
+        if lacking is not None:
+            raise IllegalEventError(f"{start} is in the log, but {lacking.name} has not these devices free")
+        self.devices.take(start.allocation)
+        self._give(self.jobs[start.job_id], start, now)
 
-    def _give(self, job: Job, allocation: Allocation, reason: Reason, now: float) -> Start:
-        job.enter(self._after(job, Start))
-        job.settled_wait_s += now - job.since_s
-        job.since_s = now
+    def _give(self, job: Job, start: Start, now: float) -> Start:
+        after = self._after(job, Start)
+        if job.seating:
+            self._vacate(job, now)
+        else:
+            self._settle(job, now)
+        job.enter(after)
         job.generation += 1
-        job.allocation = allocation
-        job.rate_hz = job.spec.rate_hz(self.nodes[allocation[0][0]].device_type)
+        job.allocation = start.allocation
+        job.lane = start.lane
+        job.speed = 1.0
+        job.rate_hz = job.spec.rate_hz(self.nodes[start.allocation[0][0]].device_type)
         if job.generation == 1:
             job.first_start_s = now
             job.first_wait_s = job.settled_wait_s
         self.devices_held += job.gang_size
         self.running[job.id] = job
         self.tenants.widen(job.tenant, job.gang_size, now)
-        return Start(job.id, job.generation, allocation, reason)
+        if self.seats.guests:
+            self._make_way(job, now)
+        return start
 
     def evict(self, eviction: Eviction, now: float) -> Preempt:
         """Take a running job's devices away; the check has been made."""
@@ -212,34 +262,60 @@ class Ledger:
         job.enter(self._after(job, Preempt))
         return Preempt(job.id, job.generation, eviction.reason)
 
-    # ---- devices and service
+    # ---- guests
 
-    def _take(self, placement: Placement, last: Allocation) -> Allocation:
-        if len(placement) == 1:
-            node, count = placement[0]
-            return ((node, self._take_of(node, count, last)),)
-        return tuple([(node, self._take_of(node, count, last)) for node, count in placement])
+    def _seat(self, job: Job, seating: Seating, reason: Reason, now: float) -> Seat:
+        self._settle(job, now)
+        job.generation += 1
+        job.seating = seating
+        job.speed = seating.speed
+        job.rate_hz = job.spec.rate_hz(self.nodes[seating.allocation[0][0]].device_type)
+        if job.generation == 1:
+            job.first_start_s = now
+            job.first_wait_s = job.settled_wait_s
+        self.seats.take(job)
+        self.changes.append((Change.PROGRESSED, job))
+        return Seat(job.id, job.generation, seating, reason)
 
-    def _take_of(self, node: int, count: int, last: Allocation) -> int:
-        """Those it had last if it can have them, where it may still be in memory; otherwise the lowest free ones."""
-        free = rest = self.free_masks[node]
-        had = dict(last).get(node, 0) if last else 0
-        if had and had & free == had and had.bit_count() == count:
-            rest ^= had
-        else:
-            for _ in range(count):
-                rest &= rest - 1  # clears the lowest free device
-        self.free_masks[node] = rest
-        self.free_counts[node] -= count
-        return free ^ rest
+    def _vacate(self, job: Job, now: float) -> None:
+        """It sits no more, and waits as before."""
+        assert job.seating is not None
+        self._settle(job, now)
+        self.seats.leave(job)
+        job.last_allocation, job.seating = job.seating.allocation, None
+        job.speed = 0.0
+        job.rate_hz = job.best_rate_hz
+        self.changes.append((Change.PROGRESSED, job))
+
+    def _dismiss(self, job: Job, reason: Reason, now: float) -> None:
+        self._vacate(job, now)
+        self._stops.append(Unseat(job.id, job.generation, reason))
+
+    def _make_way(self, holder: Job, now: float) -> None:
+        """Who holds a device comes first: guests that do not fit beside it leave, the latest first."""
+        for device in devices_of(holder.allocation):
+            guests = self.seats.guests.get(device, ())
+            while guests and not fits(self, device, [(holder, holder.lane), *((g, seated_lane(g)) for g in guests)]):
+                self._dismiss(guests[-1], Reason(Code.SEAT_TAKEN, (holder.id,)), now)
+                guests = self.seats.guests.get(device, ())
+
+    def _make_way_for_what_was_measured(self, job: Job, now: float) -> None:
+        """It may need more memory than was known when guests sat down beside it, or it beside others."""
+        held = holders(self)
+        for device in devices_of(job.seating.allocation if job.seating else job.allocation):
+            guests = self.seats.guests.get(device, ())
+            holder = [(held[device], held[device].lane)] if device in held else []
+            while guests and not fits(self, device, [*holder, *((g, seated_lane(g)) for g in guests)]):
+                self._dismiss(guests[-1], Reason(Code.SEAT_OUTGROWN, (job.id,)), now)
+                guests = self.seats.guests.get(device, ())
 
     def _free(self, job: Job, now: float) -> None:
         self._settle(job, now)
-        for node, mask in job.allocation:
-            self.free_masks[node] |= mask
-            self.free_counts[node] += mask.bit_count()
+        self.devices.give(job.allocation)
         job.last_allocation = job.allocation
         job.allocation = NOTHING
+        job.lane = 0
+        job.speed = 0.0
         job.rate_hz = job.best_rate_hz
         self.devices_held -= job.gang_size
         del self.running[job.id]
@@ -249,9 +325,9 @@ class Ledger:
         """Charge the time since the last change to whatever the job was doing."""
         elapsed_s = now - job.since_s
         job.since_s = now
-        if job.is_running:
-            job.settled_run_s += elapsed_s
-            job.settled_steps += elapsed_s * job.rate_hz
+        if job.speed:
+            job.settled_run_s += job.speed * elapsed_s
+            job.settled_steps += job.speed * elapsed_s * job.rate_hz
         elif job.is_waiting:
             job.settled_wait_s += elapsed_s
 
@@ -259,16 +335,15 @@ class Ledger:
 
     def restore_nodes(self, nodes: Sequence[tuple[Node, bool, int]]) -> None:
         for node, is_here, blocked_mask in nodes:
-            self._add(node, is_here, blocked_mask)
+            self.devices.join(node, is_here, blocked_mask)
+            self.version += 1
 
     def restore_job(self, job: Job) -> None:
         self.jobs[job.id] = job
         self.tenants.join(job.tenant)
         self.jobs_held += job.state is State.HELD
         if job.is_running:
-            for node, mask in job.allocation:
-                self.free_masks[node] &= ~mask
-                self.free_counts[node] = self.free_masks[node].bit_count()
+            self.devices.take(job.allocation)
             self.devices_held += job.gang_size
             self.running[job.id] = job
             self.tenants.hold(job.tenant, job.gang_size)
@@ -280,6 +355,8 @@ class Ledger:
         after = self._after(job, type(event))
         if was_running:
             self._free(job, now)
+        elif job.seating:
+            self._vacate(job, now)
         job.enter(after)
         self.jobs_held -= was_held
         self.tenants.leave(job.tenant)
@@ -297,59 +374,51 @@ class Ledger:
             raise IllegalEventError(f"{cause.__name__} does not fit {job!r}")
         return after
 
-    def _known(self, event: Finished | Failed | Lost | Progressed | Cancelled | Held | Released) -> Job | None:
+    def _known(
+        self, event: Finished | Failed | Lost | Progressed | Measured | Cancelled | Held | Released
+    ) -> Job | None:
         return self.jobs.get(event.job_id)
 
     def _present(self, event: NodeLost | DevicesBlocked) -> int:
-        for at, node in enumerate(self.nodes):
-            if node.name == event.node_name and self.is_present[at]:
-                return at
+        at = self.devices.index_of(event.node_name)
+        if at is not None:
+            return at
         raise IllegalEventError(f"{type(event).__name__} names {event.node_name}, a node that is not there")
 
     def _best_rate_hz(self, spec: JobSpec) -> float:
         if not spec.step_rate_hz:
             return 1.0
-        return max((spec.rate_hz(kind) for kind in self._device_types if spec.allows(kind)), default=1.0)
-
-    def _count_devices(self) -> None:
-        self.version += 1
-        present = [node for node, here in zip(self.nodes, self.is_present, strict=True) if here]
-        self.device_count = sum(node.device_count for node in present)
-        self._device_types = tuple(dict.fromkeys(node.device_type for node in present))
+        return max((spec.rate_hz(kind) for kind in self.devices.device_types if spec.allows(kind)), default=1.0)
 
     def _join(self, node: Node) -> None:
-        if any(other.name == node.name and here for other, here in zip(self.nodes, self.is_present, strict=True)):
+        if self.devices.index_of(node.name) is not None:
             raise IllegalEventError(f"node {node.name} joined but was there already")
-        self._add(node, is_here=True, blocked_mask=0)
-
-    def _add(self, node: Node, is_here: bool, blocked_mask: int) -> None:
-        free_mask = ((1 << node.device_count) - 1) & ~blocked_mask if is_here else 0
-        self.nodes.append(node)
-        self.is_present.append(is_here)
-        self.free_masks.append(free_mask)
-        self.blocked_masks.append(blocked_mask)
-        self.free_counts.append(free_mask.bit_count())
-        self._count_devices()
+        self.devices.join(node)
+        self.version += 1
 
     def validate(self) -> None:
         """The invariants, for tests: no device held twice, no gang in part, every count as it should be."""
-        free = [free | blocked for free, blocked in zip(self.free_masks, self.blocked_masks, strict=True)]
         for job in self.jobs.values():
             assert job.state not in TERMINAL, f"{job!r} is over but still here"
             held = sum(mask.bit_count() for _, mask in job.allocation)
             assert held == (job.gang_size if job.is_running else 0), f"{job!r} holds {held} devices"
-            for node, mask in job.allocation:
-                assert free[node] & mask == 0, f"{job!r} holds a device of {self.nodes[node].name} that another has"
-                free[node] |= mask
-        for at, there in enumerate(self.nodes):
-            full = (1 << there.device_count) - 1 if self.is_present[at] else 0
-            assert free[at] == full, f"devices of {there.name} are lost: {free[at]:b}"
-            assert self.free_counts[at] == self.free_masks[at].bit_count()
+        self.devices.validate(job.allocation for job in self.jobs.values())
         assert self.devices_held == sum(job.gang_size for job in self.jobs.values() if job.is_running)
         assert self.running.keys() == {job.id for job in self.jobs.values() if job.is_running}
         assert all(bool(job.holds) == (job.state is State.HELD) for job in self.jobs.values())
         assert self.jobs_held == sum(job.state is State.HELD for job in self.jobs.values())
         self.tenants.validate(self.jobs.values())
+        self._validate_seats()
+
+    def _validate_seats(self) -> None:
+        self.seats.validate(self.jobs)
+        held = holders(self)
+        for device, guests in self.seats.guests.items():
+            together = [(guest, seated_lane(guest)) for guest in guests]
+            together += [(held[device], held[device].lane)] if device in held else []
+            assert fits(self, device, together), f"{together} do not fit on {device}"
+        for job in self.jobs.values():
+            assert job.speed == (1.0 if job.is_running else job.seating.speed if job.seating else 0.0), f"{job!r}"
 
 
 # How to write down each kind of event. One that does not fit the job's state raises and changes nothing.
@@ -359,6 +428,7 @@ RECORDERS: dict[type, Callable[[Ledger, Any, float], None]] = {
     Failed: Ledger._finish,
     Lost: Ledger._lose,
     Progressed: Ledger._progress,
+    Measured: Ledger._measure,
     Cancelled: Ledger._cancel,
     Held: Ledger._hold,
     Released: Ledger._release,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields as fields_of
 from typing import Any
 
-from weft.core.commands import Preempt, Start
+from weft.core.commands import Preempt, Seat, Seating, Start, Unseat
 from weft.core.events import (
     Cancelled,
     DevicesBlocked,
@@ -16,6 +16,7 @@ from weft.core.events import (
     Finished,
     Held,
     Lost,
+    Measured,
     NodeJoined,
     NodeLost,
     Progressed,
@@ -27,7 +28,7 @@ from weft.core.reasons import Code, Reason
 from weft.core.values import JobClass, JobSpec, Node
 
 Plain = dict[str, Any]
-Decided = Start | Preempt
+Decided = Start | Preempt | Seat | Unseat
 
 KINDS: Mapping[str, type] = {
     kind.__name__: kind
@@ -37,6 +38,7 @@ KINDS: Mapping[str, type] = {
         Failed,
         Lost,
         Progressed,
+        Measured,
         Cancelled,
         Held,
         Released,
@@ -46,6 +48,8 @@ KINDS: Mapping[str, type] = {
         Woken,
         Start,
         Preempt,
+        Seat,
+        Unseat,
     )
 }
 """What a log is made of, by name."""
@@ -91,7 +95,23 @@ def reason_of(words: list[Any]) -> Reason:
 
 
 def plain_node(node: Node) -> list[Any]:
-    return [node.name, node.device_count, node.device_type]
+    return [node.name, node.device_count, node.device_type, node.memory_bytes]
+
+
+def plain_seating(seating: Seating) -> list[Any]:
+    return [
+        seating.allocation,
+        seating.lane,
+        seating.is_throttled,
+        seating.base,
+        seating.weight,
+        seating.speed,
+    ]
+
+
+def seating_of(fields: list[Any]) -> Seating:
+    allocation, *rest = fields
+    return Seating(allocation_of(allocation), *rest)
 
 
 def allocation_of(pairs: list[list[int]]) -> tuple[tuple[int, int], ...]:
@@ -108,6 +128,8 @@ def _plain_field(value: Any) -> Any:
         return plain_spec(value)
     if isinstance(value, Reason):
         return plain_reason(value)
+    if isinstance(value, Seating):
+        return plain_seating(value)
     return plain_node(value) if isinstance(value, Node) else value
 
 
@@ -116,6 +138,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "reason": reason_of,
     "node": lambda fields: Node(*fields),
     "allocation": allocation_of,
+    "seating": seating_of,
+    "neighbours": tuple,
     "code": Code,
 }
 DEFAULTS: Plain = {

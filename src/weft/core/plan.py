@@ -26,6 +26,10 @@ class Grant:
     job_id: str
     placement: Placement
     reason: Reason
+    lane: int = 0
+    """The lane of its devices that it is to be in, so that guests can take turns with it; 0 for none."""
+    base: int = 0
+    weight: int = 1
 
 
 @value

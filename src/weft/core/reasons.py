@@ -25,6 +25,19 @@ class Code(StrEnum):
     BETTER_LATER = "better-later"
     NEXT_DECISION = "next-decision"
     IN_LINE = "in-line"
+    SEAT_BLOCKED = "seat-blocked"
+    SEAT_TAKEN = "seat-taken"
+    NO_SHARING = "no-sharing"
+    SEAT_OUTGROWN = "seat-outgrown"
+    PACKED = "packed"
+    PACKED_KEPT = "packed-kept"
+    PACKED_UNDONE = "packed-undone"
+    JOINED_LANE = "joined-lane"
+    OPENED_LANE = "opened-lane"
+    OPPORTUNISTIC = "opportunistic"
+    BETTER_SEAT = "better-seat"
+    MIGRATED = "migrated"
+    MIGRATION_GAINED = "migration-gained"
 
 
 TEMPLATES = {
@@ -45,6 +58,19 @@ TEMPLATES = {
     Code.BETTER_LATER: "would end sooner by waiting its turn for {0}",
     Code.NEXT_DECISION: "fits; starts with the next decision",
     Code.IN_LINE: "waits its turn behind {0} others",
+    Code.SEAT_BLOCKED: "its seat is on a device that somebody else uses",
+    Code.NO_SHARING: "the policy lets nobody share devices",
+    Code.SEAT_TAKEN: "its seat is needed by {0}, which was granted the device",
+    Code.SEAT_OUTGROWN: "{0} was found to need more memory than its device has beside the others",
+    Code.PACKED: "packed with {0}, to be measured",
+    Code.PACKED_KEPT: "packed with {0}: {1:+.0%}, kept",
+    Code.PACKED_UNDONE: "packed with {0}, undone: {1:.2f}×",
+    Code.JOINED_LANE: "joins lane {0} beside {1}",
+    Code.OPENED_LANE: "opens lane {0} beside {1}",
+    Code.OPPORTUNISTIC: "uses what {0} leaves idle",
+    Code.BETTER_SEAT: "leaves for a better place",
+    Code.MIGRATED: "migrated: {0}",
+    Code.MIGRATION_GAINED: "migrated: {0:+.0%} measured",
 }
 
 

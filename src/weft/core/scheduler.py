@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from weft.core.commands import Command, Preempt, Start, WakeAt
+from weft.core import sharing
+from weft.core.commands import Command, Preempt, Seat, Start, Tell, Unseat, WakeAt
 from weft.core.errors import IllegalEventError, InputError, WeftError
 from weft.core.events import Event, Failed, Finished, Lost, Woken
 from weft.core.job import Job
-from weft.core.ledger import RECORDERS, Ledger
+from weft.core.ledger import RECORDERS, Change, Ledger
 from weft.core.plan import Eviction, check
 from weft.core.reasons import Code, Reason
+from weft.core.sharing import Sharing, Withdrawal
 from weft.core.transitions import State
 from weft.core.values import Cluster
 from weft.core.view import Decider, View
@@ -22,13 +24,18 @@ COMPLETIONS = (Finished, Failed, Lost)
 """Recorded before all other events of their instant."""
 
 
+NOBODY = Sharing()
+
+
 class Scheduler:
     """Record, decide, check, commit: one decision for all events of one instant."""
 
     def __init__(self, cluster: Cluster | Ledger, policy: Decider) -> None:
         self.ledger = cluster if isinstance(cluster, Ledger) else Ledger(cluster)
         self._policy = policy
+        self._changes: Sequence[tuple[Change, Job]] = ()
         self._wake_at = math.inf
+        self._plan_wakes_at = math.inf
         self._now = -math.inf
 
     def handle(self, events: Sequence[Event], now: float) -> list[Command]:
@@ -38,10 +45,13 @@ class Scheduler:
         next call decides on those.
         """
         self.record(events, now)
-        return self.decide(now)
+        return [*self.decide(now), *self.share(now)]
 
     def decide(self, now: float) -> list[Command]:
-        """Make one decision on what has been recorded. A policy that fails has changed nothing; ask again."""
+        """Who holds which devices: one decision on what has been recorded. Then comes `share`.
+
+        A policy that fails has changed nothing; ask again.
+        """
         ledger = self.ledger
         changes, ledger.changes = ledger.changes, []
         try:
@@ -50,15 +60,40 @@ class Scheduler:
         except Exception:
             ledger.version += 1  # what the policy remembers may be of a plan that never was
             raise
-        commands: list[Command] = [*ledger.take_stops()]
+        commands: list[Command] = []
         for eviction in plan.evictions:
             commands.append(ledger.evict(eviction, now))
         for grant in plan.grants:
             commands.append(ledger.grant(grant, now))
-        if plan.wake_at != self._wake_at:
-            self._wake_at = plan.wake_at
-            commands.append(WakeAt(plan.wake_at))
+        self._changes, self._plan_wakes_at = changes, plan.wake_at
+        return [*ledger.take_stops(), *commands]
+
+    def share(self, now: float) -> list[Command]:
+        """Who sits where as a guest, once it is clear who holds what: proposed, checked and committed likewise."""
+        ledger = self.ledger
+        try:
+            proposed = self._proposed(View(ledger, self._changes, now))
+            sharing.check(proposed, ledger, now)
+        except Exception:
+            ledger.version += 1
+            raise
+        commands: list[Command] = [ledger.unseat(withdrawal, now) for withdrawal in proposed.withdrawals]
+        commands += [ledger.seat(offer, now) for offer in proposed.offers]
+        commands += [Tell(note.job_id, note.reason) for note in proposed.notes]
+        wake_at = min(self._plan_wakes_at, proposed.wake_at)
+        if wake_at != self._wake_at:
+            self._wake_at = wake_at
+            commands.append(WakeAt(wake_at))
         return commands
+
+    def _proposed(self, view: View) -> Sharing:
+        """What the policy proposes. One that knows nothing of guests lets none stay that another one seated."""
+        seat: Callable[[View], Sharing] | None = getattr(self._policy, "seat", None)
+        if seat is not None:
+            return seat(view)
+        return (
+            Sharing((), [Withdrawal(each, Reason(Code.NO_SHARING)) for each in view.seated]) if view.seated else NOBODY
+        )
 
     def record(self, events: Sequence[Event], now: float) -> None:
         """Write down what happened at this instant; the decision on it is still to be made."""
@@ -78,12 +113,17 @@ class Scheduler:
         if illegal is not None:
             raise illegal
 
-    def repeat(self, decided: Start | Preempt, now: float) -> None:
+    def repeat(self, decided: Start | Preempt | Seat | Unseat, now: float) -> None:
         """Commit again what was decided at this instant, from the log."""
-        if isinstance(decided, Preempt):
-            self.ledger.evict(Eviction(decided.job_id, decided.reason), now)
-        else:
-            self.ledger.give_again(decided, now)
+        match decided:
+            case Preempt():
+                self.ledger.evict(Eviction(decided.job_id, decided.reason), now)
+            case Start():
+                self.ledger.give_again(decided, now)
+            case Seat():
+                self.ledger.seat_again(decided, now)
+            case Unseat() if decided.job_id in self.ledger.seats.seated:  # else the ledger has seen to that by itself
+                self.ledger.unseat(Withdrawal(decided.job_id, decided.reason), now)
         self.ledger.take_stops()
         self.ledger.changes.clear()
         self.ledger.version += 1

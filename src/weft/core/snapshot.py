@@ -5,9 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from weft.core.events import Measured
 from weft.core.job import Job
 from weft.core.ledger import Ledger
-from weft.core.plain import allocation_of, finite, plain_node, plain_reason, plain_spec, reason_of, spec_of
+from weft.core.plain import (
+    allocation_of,
+    fact_of,
+    finite,
+    plain,
+    plain_node,
+    plain_reason,
+    plain_seating,
+    plain_spec,
+    reason_of,
+    seating_of,
+    spec_of,
+)
 from weft.core.transitions import State
 from weft.core.values import Cluster, Node
 
@@ -24,17 +37,20 @@ def snapshot(ledger: Ledger) -> dict[str, Any]:
         "submitted": ledger.submitted,
         "tenants": ledger.tenants.settled(),
         "jobs": [_plain_job(job) for job in ledger.jobs.values()],
+        "seated": list(ledger.seats.seated),
     }
 
 
-def restored(plain: dict[str, Any]) -> Ledger:
+def restored(taken: dict[str, Any]) -> Ledger:
     ledger = Ledger(Cluster(()))
-    ledger.restore_nodes([(Node(*node), here, blocked) for node, here, blocked in plain["nodes"]])
-    ledger.submitted = plain["submitted"]
-    for tenant, (settled, since_s) in plain["tenants"].items():
+    ledger.restore_nodes([(Node(*node), here, blocked) for node, here, blocked in taken["nodes"]])
+    ledger.submitted = taken["submitted"]
+    for tenant, (settled, since_s) in taken["tenants"].items():
         ledger.tenants.restore(tenant, settled, since_s)
-    for fields in plain["jobs"]:
+    for fields in taken["jobs"]:
         ledger.restore_job(_job(fields))
+    for job_id in taken.get("seated", ()):  # in the order they came, for the last to come is the first to go
+        ledger.seats.take(ledger.jobs[job_id])
     return ledger
 
 
@@ -47,6 +63,10 @@ def _plain_job(job: Job) -> dict[str, Any]:
         "allocation": job.allocation,
         "last_allocation": job.last_allocation,
         "first_start_s": finite(job.first_start_s),
+        "lane": job.lane,
+        "seating": plain_seating(job.seating) if job.seating else None,
+        "measured": [plain(each) if each else None for each in (job.measured, job.alone)],
+        "alone_on": job.alone_on,
         "holds": [plain_reason(hold) for hold in job.holds],
         **{name: getattr(job, name) for name in SETTLED},
     }
@@ -61,6 +81,22 @@ def _job(fields: dict[str, Any]) -> Job:
     job.last_allocation = allocation_of(fields["last_allocation"])
     job.first_start_s = math.inf if fields["first_start_s"] is None else fields["first_start_s"]
     job.holds = tuple(reason_of(hold) for hold in fields["holds"])
+    _restore_sharing(job, fields)
     for name in SETTLED:
         setattr(job, name, fields[name])
     return job
+
+
+def _restore_sharing(job: Job, fields: dict[str, Any]) -> None:
+    """A snapshot of before devices were shared has nothing of it."""
+    job.lane = fields.get("lane", 0)
+    job.seating = seating_of(fields["seating"]) if fields.get("seating") else None
+    job.speed = 1.0 if job.is_running else job.seating.speed if job.seating else 0.0
+    job.measured, job.alone = (_measured(each) for each in fields.get("measured", (None, None)))
+    kind, nodes = fields.get("alone_on", ("", 0))
+    job.alone_on = (kind, nodes)
+
+
+def _measured(fields: dict[str, Any] | None) -> Measured | None:
+    made = fact_of("Measured", fields) if fields else None
+    return made if isinstance(made, Measured) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from weft.core.job import Job
 
@@ -22,6 +22,8 @@ class Tenants:
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
+        self.quotas: Mapping[str, int] = {}
+        """Devices for guaranteed jobs, by tenant, as the driver has set them; empty if there are no quotas at all."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._accounts)

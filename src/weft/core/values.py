@@ -41,6 +41,10 @@ class JobSpec:
     min_run_s: float = 0.0
     """Once started it is not preempted before this long."""
     model: str = ""
+    may_share: bool = True
+    """Whether others may compute on its devices beside it."""
+    may_migrate: bool = True
+    """Whether it may be moved to other devices for a gain; whoever needs its devices moves it all the same."""
 
     def rate_hz(self, device_type: str) -> float:
         """Its steps per second on a type; 1 where nothing is known, so that a step is then a second."""
@@ -69,6 +73,8 @@ class Node:
     name: str
     device_count: int
     device_type: str = "any"
+    memory_bytes: int | None = None
+    """Of each device. Where nothing is known of it, nobody shares a device."""
 
 
 @value

@@ -9,6 +9,7 @@ from weft.core.job import Job
 from weft.core.ledger import Change, Ledger
 from weft.core.plan import Plan
 from weft.core.reasons import Reason
+from weft.core.sharing import Device
 from weft.core.tenants import Tenants
 from weft.core.values import Node
 
@@ -21,11 +22,15 @@ class View:
         "changes",
         "device_count",
         "free_counts",
+        "free_masks",
+        "guests",
         "is_present",
         "jobs",
+        "ledger",
         "nodes",
         "now",
         "running",
+        "seated",
         "tenants",
         "version",
     )
@@ -37,6 +42,11 @@ class View:
         self.nodes: Sequence[Node] = ledger.nodes
         self.is_present: Sequence[bool] = ledger.is_present
         self.free_counts: Sequence[int] = ledger.free_counts
+        self.free_masks: Sequence[int] = ledger.free_masks
+        self.seated: Mapping[str, Job] = ledger.seats.seated
+        self.guests: Mapping[Device, Sequence[Job]] = ledger.seats.guests
+        self.ledger = ledger
+        """For the questions of core.sharing, which take it whole."""
         self.version = ledger.version
         self.tenants: Tenants = ledger.tenants
         self.device_count = ledger.device_count

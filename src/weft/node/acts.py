@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import logging
-import signal
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 from weft.core.errors import WeftError
-from weft.node import fencing, records
-from weft.node.attempt import Attempt, State, Wanted
+from weft.node import fencing, laning, records
+from weft.node.attempt import Attempt
 from weft.node.children import in_thread
-from weft.node.halting import Halt, halt
+from weft.node.going_on import go_on_running, resume
 from weft.node.launching import free_port
+from weft.node.order import State, Wanted
 from weft.node.pages import step_of_leaving
-from weft.node.pausing import Pause, PauseRefusedError
-from weft.node.task import Task, attach
-from weft.node.tended import OVER, Sight, Tended
+from weft.node.standing import begin_pause, give_up_pause, say_not_started, say_paused, see_pause
+from weft.node.stopping import begin_stop, end_unstarted, see_stop, stop
+from weft.node.tended import OVER, Sight, Sights, Tended
 from weft.runtime.failing import reach
-from weft.runtime.layout import LEFT_EXIT_CODE, Depth
+from weft.runtime.layout import LEFT_EXIT_CODE
 
 LOOK_S = (0.002, 0.1)  # while it is launched, for nobody tells us that a command has begun
 RETRY_S = 1.0  # after an error that may pass, such as a full disk
-MERCY_S = 5.0  # for a shepherd to tell the end of a task that was killed
-
-Sights = Sequence[Sight]
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +49,7 @@ async def act(attempt: Attempt) -> None:
     elif attempt.why_given_up:
         await attempt.be_lost()
     elif attempt.state is not State.STOPPING and _is_broken(attempt, sights):
-        await _stop(attempt, 0.0 if Sight.LOST in sights else attempt.ground.graces.stop_grace_s)
+        await stop(attempt, 0.0 if Sight.LOST in sights else attempt.ground.graces.stop_grace_s)
     elif action := ACTIONS.get((attempt.state, attempt.order.wanted)):
         await action(attempt, sights)
 
@@ -72,11 +67,11 @@ def _has_left(task: Tended) -> bool:
 
 
 async def launch(attempt: Attempt, sights: Sights) -> None:
-    """On devices that nobody computes on, and not beside an earlier attempt."""
+    """On devices where all others may stay beside it, and not beside an earlier attempt."""
     ground, order, record = attempt.ground, attempt.order, attempt.record
-    if ground.has_older(*record.key) or ground.is_blocked(order.devices):
+    if ground.company.has_older(*record.key) or ground.is_blocked(order.devices):
         return
-    if not ground.holding.take(record.key, order.devices):
+    if not ground.company.take(attempt, order.devices):
         return
     port = free_port() if record.tasks > 1 else 0
     ground.home.checkpoints(record.job).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,7 +79,14 @@ async def launch(attempt: Attempt, sights: Sights) -> None:
         if task.page_path.exists():  # of an attempt of the same name, before somebody removed the home folder
             await in_thread(fencing.end_tree, task.tree())
             task.forget()
-    attempt.record = replace(record, devices=order.devices, generation=order.generation, master_port=port)
+    attempt.record = replace(
+        record,
+        devices=order.devices,
+        generation=order.generation,
+        master_port=port,
+        seat=order.seat,
+        lane=laning.lane_for(order.seat, record, order.devices, ground.kind),
+    )
     records.write_record(ground.home, attempt.record)
     reach("coordinator-record-written")
     attempt.state, attempt.look_s = State.LAUNCHING, LOOK_S[0]
@@ -121,164 +123,9 @@ async def stop_launch(attempt: Attempt, sights: Sights) -> None:
     if attempt.kill_at_s is None:
         attempt.kill_at_s = attempt.now_s + attempt.ground.graces.stop_grace_s
     if attempt.now_s >= attempt.kill_at_s:
-        await _stop(attempt, 0.0)
+        await stop(attempt, 0.0)
     else:
         await see_launch(attempt, sights)
-
-
-async def go_on_running(attempt: Attempt, sights: Sights) -> None:
-    """It runs, and should. A pause that was asked for and has not come about is taken back."""
-    task = attempt.attached()
-    if task.wanted != Depth.RUN:
-        task.resume()
-    if not attempt.is_answered:
-        attempt.note(replace(attempt.record, generation=attempt.order.generation))
-        attempt.answered = (attempt.order.generation, Wanted.RUN)
-        if attempt.pause:
-            attempt.say("resumed", attempt.order.generation, devices=list(attempt.record.devices))
-        attempt.pause = None
-
-
-async def begin_pause(attempt: Attempt, sights: Sights) -> None:
-    order, ground = attempt.order, attempt.ground
-    wanted = Halt(
-        pages=attempt.pages,
-        shepherds=attempt.shepherds,
-        devices=tuple(ground.some(attempt.record.devices)),
-        needs_bytes=order.needs_bytes,
-        held_by_paused_bytes=ground.held_by_paused(set(attempt.record.devices), order.comers),
-        grace_s=ground.graces.pause_grace_s,
-    )
-    attempt.state = State.PAUSING
-    attempt.note(replace(attempt.record, generation=order.generation))
-    reach("coordinator-pausing")
-    attempt.halting = in_thread(halt, wanted, ground.kind, lambda: attempt.order.wanted is not Wanted.STOP)
-    attempt.halting.add_done_callback(lambda _: attempt.wake())
-
-
-async def see_pause(attempt: Attempt, sights: Sights) -> None:
-    """Once the pause has come about, the devices are free for others."""
-    if attempt.halting is None or not attempt.halting.done():
-        return
-    halting, attempt.halting = attempt.halting, None
-    try:
-        attempt.pause, attempt.held_bytes = halting.result()
-    except (PauseRefusedError, OSError) as error:  # it has just ended, or is to be stopped
-        log.info("job %s is not paused: %s", attempt.record.job, error)
-        attempt.pause = None
-    if attempt.pause and attempt.pause.how in ("boundary", "stopped"):
-        attempt.state = State.PAUSED
-        reach("coordinator-paused")
-        attempt.ground.holding.let_go(attempt.record.key)
-        attempt.wake()
-    elif attempt.pause is None or attempt.pause.how == "ended":
-        attempt.state = State.RUNNING
-        attempt.wake_in(LOOK_S[1])
-    # Otherwise it has left, and its shepherds will tell.
-
-
-async def give_up_pause(attempt: Attempt, sights: Sights) -> None:
-    """It is to be stopped; then nobody waits for a boundary any more."""
-    if attempt.halting is None:
-        await begin_stop(attempt, sights)
-    elif attempt.halting.done():
-        await see_pause(attempt, sights)
-    else:
-        attempt.attached().resume()  # whoever pauses it notices that somebody else wants something else
-
-
-async def say_paused(attempt: Attempt, sights: Sights) -> None:
-    attempt.ground.holding.let_go(attempt.record.key)  # taken for a launch or a resume that failed
-    if attempt.is_answered:
-        return
-    pause = attempt.pause or _by_page(attempt.attached())
-    # One that was about to leave stands all the same, with its caches dropped and no more; the page of one that was
-    # stopped says nothing.
-    said = Depth.NAMES.index(pause.depth)
-    kept = Depth.DROP_CACHES if said > Depth.SWAP_OUT else max(Depth.GATE, said)
-    attempt.answered = (attempt.order.generation, Wanted.PAUSE)
-    attempt.say(
-        "paused",
-        attempt.order.generation,
-        how=pause.how,
-        depth=Depth.NAMES[kept],
-        step=pause.step,
-        waited_s=pause.waited_s,
-        reason=pause.reason,
-        held_bytes=attempt.held_bytes,
-    )
-
-
-def _by_page(task: Task) -> Pause:
-    """A pause that an earlier coordinator brought about."""
-    status = task.status()
-    return Pause("stopped" if task.is_stopped else "boundary", status.depth, status.step, 0.0, status.reason)
-
-
-async def say_not_started(attempt: Attempt, sights: Sights) -> None:
-    """Its devices were wanted for others before they were free for it."""
-    attempt.pause = Pause("boundary", Depth.NAMES[Depth.GATE], 0, 0.0, "it had not been started")
-    await say_paused(attempt, sights)
-
-
-async def resume(attempt: Attempt, sights: Sights) -> None:
-    ground, kind = attempt.ground, attempt.ground.kind
-    devices = attempt.order.devices if kind.can_move else attempt.record.devices
-    if not ground.holding.take(attempt.record.key, devices):
-        return
-    moves = devices != attempt.record.devices
-    attempt.note(replace(attempt.record, devices=devices, generation=attempt.order.generation))
-    reach("coordinator-resuming")
-    for task in attempt.tasks if moves else ():
-        await in_thread(kind.move, task.pid, ground.some(attempt.record.devices_of(task.rank)))
-    await in_thread(_go_on, attempt.pages, attempt.shepherds)
-    reach("coordinator-resumed")
-    attempt.state, attempt.pause, attempt.held_bytes = State.RUNNING, None, 0
-    attempt.answered = (attempt.record.generation, Wanted.RUN)
-    attempt.say("resumed", attempt.record.generation, devices=list(devices))
-    attempt.wake()
-
-
-def _go_on(pages: Sequence[Path], shepherds: frozenset[int]) -> None:
-    with attach(*pages) as task:
-        task.shepherds = shepherds
-        task.resume()
-
-
-async def begin_stop(attempt: Attempt, sights: Sights) -> None:
-    await _stop(attempt, attempt.ground.graces.stop_grace_s)
-
-
-async def _stop(attempt: Attempt, grace_s: float) -> None:
-    """Ask all its processes to end; one that pauses goes on, to be able to. Later they are killed."""
-    attempt.state, attempt.kill_at_s = State.STOPPING, attempt.now_s + grace_s
-    for task in attempt.tasks:
-        task.bar()  # what has not begun never will
-    reach("coordinator-stopping")
-    if grace_s:
-        mine = await in_thread(fencing.members, attempt.tree(with_shepherds=False))
-        fencing.send(mine, signal.SIGTERM)
-        with suppress(WeftError):
-            attempt.attached().resume()
-        fencing.send(mine, signal.SIGCONT)
-    attempt.wake()
-
-
-async def see_stop(attempt: Attempt, sights: Sights) -> None:
-    """Kill them when their time is over, and a bit later a shepherd that does not tell of it."""
-    kill_at_s = (attempt.kill_at_s or 0.0) + attempt.kills * MERCY_S
-    if attempt.now_s < kill_at_s:
-        attempt.wake_in(kill_at_s - attempt.now_s)
-        return
-    if attempt.killing is not None and not attempt.killing.done():
-        return  # somebody cannot be killed
-    attempt.kills += 1
-    attempt.killing = in_thread(fencing.end_tree, attempt.tree(with_shepherds=attempt.kills > 1))
-    attempt.killing.add_done_callback(lambda _: attempt.wake())
-
-
-async def end_unstarted(attempt: Attempt, sights: Sights) -> None:
-    attempt.end_unstarted()
 
 
 Action = Callable[[Attempt, Sights], Awaitable[None]]

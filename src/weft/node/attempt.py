@@ -9,52 +9,25 @@ is: one that was found after a restart is treated like any other.
 from __future__ import annotations
 
 import asyncio
-import enum
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from weft.core.errors import WeftError
-from weft.core.value import value
-from weft.node import fencing, processes, records
+from weft.node import fencing, laning, processes, records
 from weft.node.children import in_thread
 from weft.node.ending import Ending, ending, never_started
 from weft.node.fencing import Tree
 from weft.node.ground import Ground
+from weft.node.launching import limits_of
+from weft.node.order import Order, State, Wanted
 from weft.node.pages import step_of_leaving
 from weft.node.pausing import Pause
 from weft.node.records import Record
 from weft.node.task import Task, attach
 from weft.node.tended import Sight, Tended
 from weft.runtime.failing import reach
-
-
-class State(enum.Enum):
-    WAITING = "waiting"  # nothing of it is on disk; its devices are not free yet
-    LAUNCHING = "launching"
-    RUNNING = "running"
-    PAUSING = "pausing"
-    PAUSED = "paused"
-    STOPPING = "stopping"
-    ENDED = "ended"  # nothing of it lives
-
-
-class Wanted(enum.Enum):
-    NOTHING = "nothing"  # after a restart, until an order comes
-    RUN = "run"
-    PAUSE = "pause"
-    STOP = "stop"
-
-
-@value
-class Order:
-    wanted: Wanted
-    generation: int
-    devices: tuple[int, ...] = ()
-    needs_bytes: int | None = None
-    """What those who come need."""
-    comers: frozenset[str] = frozenset()
-    """Their ids. What they hold already while they pause is part of what they need."""
+from weft.runtime.layout import Depth
 
 
 class Attempt:
@@ -69,6 +42,10 @@ class Attempt:
         self.pause: Pause | None = None
         self.held_bytes = 0  # of its devices' memory, while it pauses
         self.halting: asyncio.Future[tuple[Pause, int]] | None = None
+        self.is_leaving = False  # to be launched elsewhere
+        self.stays = (0, "")  # the order after which it is where it was though it should move, and why
+        self.is_throttled = False
+        self.was_throttled = False  # and nobody has set that right yet
         self.kill_at_s: float | None = None
         self.kills = 0
         self.killing: asyncio.Future[None] | None = None
@@ -90,7 +67,45 @@ class Attempt:
 
     @property
     def is_answered(self) -> bool:
-        return self.answered == (self.order.generation, self.order.wanted)
+        is_seated = self.order.wanted is not Wanted.RUN or self.order.seat == self.record.seat
+        return is_seated and self.answered == (self.order.generation, self.order.wanted)
+
+    @property
+    def is_settled(self) -> bool:
+        """It runs as it was last ordered to."""
+        return self.state is State.RUNNING and self.order.wanted is Wanted.RUN and self.is_answered
+
+    @property
+    def is_coming(self) -> bool:
+        return self.order.wanted is Wanted.RUN and self.state in (State.WAITING, State.PAUSED)
+
+    @property
+    def is_computing(self) -> bool:
+        """It runs, and nobody has told it to stand still for a while."""
+        return self.state is State.RUNNING and not self.is_gated
+
+    @property
+    def is_gated(self) -> bool:
+        return self.is_throttled and self.attached().wanted != Depth.RUN
+
+    @property
+    def can_move(self) -> bool:
+        """Whether it can go on on other devices. Who is in a lane is in one of its device's."""
+        return self.ground.kind.can_move and not self.record.lane
+
+    @property
+    def wants_to_move(self) -> bool:
+        return bool(self.order.devices) and self.order.devices != self.record.devices
+
+    def is_welcome(self, device: int, *, beside_guest: bool) -> bool:
+        """Whether whoever comes to a device need not wait until it has left: it was ordered to run there, and of the
+        two at most one holds the device. Who is there because it cannot move is put up with.
+        """
+        if self.is_fenced or self.order.wanted is not Wanted.RUN:
+            return False
+        if device not in self.order.devices:
+            return self.is_settled
+        return beside_guest or self.order.seat.is_guest
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -126,7 +141,7 @@ class Attempt:
         except WeftError as error:
             self.give_up(error)
         if self.state is not State.PAUSED:
-            self.ground.holding.keep(self.record.key, self.record.devices)
+            self.ground.company.holding.keep(self.record.key, self.record.devices)
         if self.state is State.RUNNING:
             self.say_started()
         return True
@@ -137,6 +152,9 @@ class Attempt:
                 task.open_page(self.record, self.ground.kind)
             if all(task.is_started for task in self.tasks):
                 self.state = self._state_by_page()
+                self.was_throttled = self.record.seat.is_throttled
+                if not self.was_throttled:
+                    self.set_own_limit()
         if self.state is State.PAUSED:
             family = processes.family(self.attached().roots)
             self.held_bytes = self.ground.kind.held_bytes(family, self.ground.some(self.record.devices))
@@ -178,7 +196,32 @@ class Attempt:
         self.ground.report({"job": job, "attempt": attempt, "generation": generation, "what": what, **body})
 
     def say_started(self) -> None:
-        self.say("started", self.record.generation, pids=[task.pid for task in self.tasks])
+        pids = [task.pid for task in self.tasks]
+        self.say("started", self.record.generation, pids=pids, lane=self.record.lane)
+
+    def say_resumed(self) -> None:
+        """With why it is not where it was to go, if so."""
+        generation, why = self.stays
+        said = {"reason": why} if generation == self.record.generation else {}
+        self.say("resumed", self.record.generation, devices=list(self.record.devices), lane=self.record.lane, **said)
+
+    def set_own_limit(self) -> None:
+        """Its memory is bounded as its order says, and not as others need."""
+        self.attached().set_limit(limits_of(self.record, self.ground.kind).device_bytes)
+
+    def set_lane_order(self) -> None:
+        """Its place among those who wait for a turn is as was last ordered."""
+        path = laning.page_of(self.ground.run, self.record)
+        if path and self.order.wanted is Wanted.RUN:
+            task = self.attached()
+            task.set_lane_order(self.order.seat.base, self.order.seat.weight)
+            laning.set_order(path, {rank.pid for rank in task.ranks}, self.order.seat)
+
+    def leave_devices(self) -> None:
+        """Nobody is held back for it any more, nor it for others, and its devices are free."""
+        with suppress(WeftError):  # its page cannot be read
+            self.ground.guard.release(self)
+        self.ground.company.holding.let_go(self.record.key)
 
     async def end(self) -> None:
         """All tasks are over; make sure of everything they started, and say how it ended.
@@ -187,7 +230,7 @@ class Attempt:
         """
         if self.is_adopted or not all(task.status and task.status.by == "shepherd" for task in self.tasks):
             await in_thread(fencing.end_tree, self.tree())
-            await in_thread(fencing.end_tree, Tree(frozenset(self.ground.strays()), frozenset()))
+            await in_thread(fencing.end_tree, Tree(frozenset(self.ground.company.strays()), frozenset()))
         for task in self.tasks:
             task.end_shepherd()
         reach("coordinator-tree-gone")
@@ -211,7 +254,7 @@ class Attempt:
 
     def _conclude(self, how: Ending) -> None:
         self.state = State.ENDED
-        self.ground.holding.let_go(self.record.key)
+        self.leave_devices()
         self.say(how.what, self.order.generation, **how.body, progress=self._last_progress())
 
     def _last_progress(self) -> dict[str, Any]:
@@ -224,7 +267,7 @@ class Attempt:
     async def be_fenced(self) -> None:
         await self._end_tree()
         self.state = State.ENDED
-        self.ground.holding.let_go(self.record.key)
+        self.leave_devices()
 
     async def be_lost(self) -> None:
         await self._end_tree()
@@ -247,8 +290,21 @@ class Attempt:
             self.ground.home.checkpoints(self.record.job).rmdir()
         records.remove(self.ground.home, *self.record.key)
 
+    @property
+    def occupied_bytes(self) -> int:
+        """What it has of its devices' memory, and will keep: while it pauses, or if it runs and goes on to."""
+        if self.state is State.PAUSED:
+            return self.held_bytes
+        if self.state is not State.RUNNING or self.order.wanted is not Wanted.RUN:
+            return 0
+        try:
+            return sum(rank.host_bytes for rank in self.attached().status().ranks if rank.state != "ended")
+        except WeftError:
+            return 0
+
     def progress(self) -> dict[str, Any]:
-        status = self.attached().status()
+        task = self.attached()
+        status = task.status()
         ranks = status.ranks
         metrics = next((rank.metrics for rank in ranks if rank.metrics), {})
         return {
@@ -264,6 +320,8 @@ class Attempt:
             "peak_bytes": sum(rank.peak_bytes for rank in ranks),
             "can_checkpoint": bool(ranks) and all(rank.can_checkpoint for rank in ranks),
             "can_swap": bool(ranks) and all(rank.can_swap for rank in ranks),
+            "duty": 0 if self.is_gated else task.duty,
+            "neighbours": self.ground.company.neighbours(self),
         }
 
 

@@ -20,19 +20,22 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import devices, fencing, kinds, processes, records
+from weft.node import devices, fencing, guarding, kinds, laning, records
 from weft.node.acts import live
-from weft.node.attempt import Attempt, Order, State, Wanted
+from weft.node.attempt import Attempt
 from weft.node.children import Reaper, in_thread
+from weft.node.company import Company
 from weft.node.devices import Device
 from weft.node.ground import Graces, Ground
-from weft.node.holding import Holding
+from weft.node.guarding import Guard
 from weft.node.kinds import Kind
 from weft.node.link import Link, Message
+from weft.node.measuring import Measuring
+from weft.node.order import Order, State, Wanted
 from weft.node.records import Record
+from weft.node.seat import Seat
 from weft.node.serving import service_at
 from weft.node.sole import take_lock
-from weft.node.tended import Sight
 from weft.runtime.failing import reach
 
 FAIL_POINTS = (
@@ -63,7 +66,10 @@ log = logging.getLogger(__name__)
 
 class Coordinator:
     def __init__(self, home: Home, kind: Kind, found: Sequence[Device]) -> None:
-        self._attempts: dict[tuple[str, int], Attempt] = {}
+        self._company = Company()
+        self._attempts = self._company.attempts
+        self._guard = Guard(self._company)
+        self._measuring = Measuring()
         self._unadopted: set[tuple[str, int]] = set()
         self._lives: set[asyncio.Task[None]] = set()
         self._generations: dict[str, int] = {}
@@ -78,10 +84,8 @@ class Coordinator:
             kind=kind,
             devices={device.index: device for device in found},
             report=self._report,
-            has_older=self._has_older,
-            held_by_paused=self._held_by_paused,
-            strays=self._strays,
-            holding=Holding(on_free=self._wake_all),
+            company=self._company,
+            guard=self._guard,
         )
 
     async def run(self) -> None:
@@ -97,12 +101,12 @@ class Coordinator:
             except OSError as error:  # a full disk; it is taken up when it is ordered
                 log.warning("job %s, attempt %d cannot be adopted yet: %s", job, attempt, error)
                 self._unadopted.add((job, attempt))
-        line, ticking = asyncio.create_task(self._link.run()), asyncio.create_task(self._tick())
+        lasting = [asyncio.create_task(each) for each in (self._link.run(), self._tick(), self._watch_guests())]
         leaving = asyncio.create_task(self._is_leaving.wait())
-        await asyncio.wait([line, ticking, leaving], return_when=asyncio.FIRST_COMPLETED)
-        for ended in (line, ticking):
+        await asyncio.wait([*lasting, leaving], return_when=asyncio.FIRST_COMPLETED)
+        for ended in lasting:
             if ended.done():
-                ended.result()  # raises: neither ever ends
+                ended.result()  # raises: none ever ends
 
     def _adopt(self, job: str, number: int) -> None:
         home = self._ground.home
@@ -115,7 +119,7 @@ class Coordinator:
 
     def _take_up(self, record: Record) -> None:
         job, number = record.key
-        attempt = Attempt(self._ground, record, Order(Wanted.NOTHING, record.generation))
+        attempt = Attempt(self._ground, record, Order(Wanted.NOTHING, record.generation, record.devices, record.seat))
         self._generations[job] = max(record.generation, self._generations.get(job, 0))
         if attempt.adopt():
             log.info("job %s, attempt %d: adopted, %s", job, number, attempt.state.value)
@@ -179,6 +183,7 @@ class Coordinator:
             wanted=Wanted(message["type"]),
             generation=int(message["generation"]),
             devices=tuple(message.get("devices", ())),
+            seat=Seat.from_json(message.get("seat")),
             needs_bytes=message.get("needs_bytes"),
             comers=frozenset(message.get("comers") or ()),
         )
@@ -190,7 +195,7 @@ class Coordinator:
         if key not in self._attempts and records.read_record(self._ground.home, *key):
             self._adopt(*key)
         if key in self._attempts:
-            self._attempts[key].take(order)
+            self._take(self._attempts[key], order)
         elif order.wanted is Wanted.RUN:
             record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, message["launch"])
             self._fence_older(job, number)
@@ -199,8 +204,14 @@ class Coordinator:
             about = {"job": job, "attempt": number, "generation": order.generation}
             self._report({**about, "what": "lost", "message": "nothing of it is on this node", "never": True})
 
-    def _has_older(self, job: str, number: int) -> bool:
-        return any(key[0] == job and key[1] < number for key in self._attempts)
+    def _take(self, attempt: Attempt, order: Order) -> None:
+        if order != attempt.order:
+            attempt.take(order)
+            self._company.wake_comers()  # it may be welcome where it is
+            with suppress(WeftError):  # somebody has removed its page
+                attempt.set_lane_order()
+        else:
+            attempt.wake()
 
     def _fence_older(self, job: str, number: int) -> None:
         for key, attempt in list(self._attempts.items()):
@@ -220,15 +231,6 @@ class Coordinator:
         if attempt is not None:
             self._forget(attempt)
 
-    def _held_by_paused(self, indexes: set[int], but_for: frozenset[str]) -> int:
-        paused = [each for each in self._attempts.values() if each.state is State.PAUSED]
-        others = [each for each in paused if each.record.job not in but_for]
-        return sum(each.held_bytes for each in others if indexes & set(each.record.devices))
-
-    def _wake_all(self) -> None:
-        for attempt in self._attempts.values():
-            attempt.wake()
-
     def _child_ended(self, pid: int, exit_code: int) -> None:
         for attempt in self._attempts.values():
             for task in attempt.tasks:
@@ -246,17 +248,17 @@ class Coordinator:
         if not any(key[0] == job for key in self._attempts):
             self._generations.pop(job, None)
         attempt.forget()
-        self._wake_all()
+        if attempt.record.lane:
+            self._remove_lanes()
+        self._company.wake_all()
 
-    def _strays(self) -> set[int]:
-        """Children of ours that no attempt accounts for: their shepherd was killed, and they have left their session
-        and their environment behind. While another task is our child, they may be that one's.
-        """
-        ours = processes.children([os.getpid()])  # before the look: who is tended then was no child of ours now
-        tasks = [task for attempt in self._attempts.values() for task in attempt.tasks]
-        if any(task.look() is Sight.ORPHANED for task in tasks):
-            return set()
-        return ours - {pid for task in tasks for pid in task.shepherd_pids}
+    async def _watch_guests(self) -> None:
+        while True:
+            await asyncio.sleep(guarding.TICK_S)
+            try:
+                self._guard.tick(asyncio.get_running_loop().time())
+            except (WeftError, OSError) as error:  # of a page that somebody has removed, say
+                log.warning("guests are not held back: %s", error)
 
     async def _tick(self) -> None:
         for count in itertools.count():
@@ -265,17 +267,32 @@ class Coordinator:
             for attempt in self._attempts.values():
                 for task in attempt.tasks:
                     task.wake_shepherd()
+            await self._measure()
             if not self._link.is_choked:
                 self._link.send({"type": "progress", "jobs": self._progress()})
             if count % DEVICES_TICKS == 0:
                 self._tidy()
                 await self._look_at_devices()
 
+    async def _measure(self) -> None:
+        for attempt in self._company:
+            if attempt.is_settled:
+                with suppress(WeftError):  # somebody has removed its page
+                    attempt.set_lane_order()
+        for told in await self._measuring.look(self._company, asyncio.get_running_loop().time()):
+            self._link.send(told)
+
+    def _remove_lanes(self) -> None:
+        """Of which nobody is a member any more. Who is not adopted yet may be."""
+        if not self._unadopted:
+            laning.remove_unused(self._ground.run, self._company.lane_pages(self._ground.run))
+
     def _tidy(self) -> None:
         """Nothing is to stay in memory of which nobody knows any more; who has records but no attempt is taken up."""
         for job, attempt in records.remove_leftovers(self._ground.home) - self._attempts.keys():
             with suppress(OSError):
                 self._adopt(job, attempt)
+        self._remove_lanes()
 
     def _progress(self) -> dict[str, dict[str, Any]]:
         said = {}
@@ -296,7 +313,7 @@ class Coordinator:
         if found != list(ground.devices.values()):
             ground.devices = {device.index: device for device in found}
             self._link.send({"type": "devices", "devices": self._devices()})
-            self._wake_all()
+            self._company.wake_all()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

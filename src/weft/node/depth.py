@@ -42,13 +42,13 @@ class Held:
         return stays
 
 
-def depth_for(budget_bytes: int, held_by_paused_bytes: int, needs_bytes: int | None, held: Held) -> str:
+def depth_for(budget_bytes: int, held_by_others_bytes: int, needs_bytes: int | None, held: Held) -> str:
     """The cheapest depth at which what stays fits beside who comes; needs unknown are half of all.
 
     If it fits at none, the one at which the least stays: the memory is over-committed then, but no work is lost.
     """
     needs = budget_bytes // 2 if needs_bytes is None else needs_bytes
-    room = budget_bytes - needs - held_by_paused_bytes
+    room = budget_bytes - needs - held_by_others_bytes
     stays = held.stays_bytes()
     return next((depth for depth in stays if stays[depth] <= room), min(stays, key=lambda depth: stays[depth]))
 

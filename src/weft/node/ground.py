@@ -1,17 +1,20 @@
-"""What the attempts on a node share: its devices, who holds them, and whom to tell."""
+"""What the attempts on a node share: its devices, each other's company, and whom to tell."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.core.value import value
 from weft.home import Home
 from weft.node.devices import Device
-from weft.node.holding import Holding
 from weft.node.kinds import Kind
+
+if TYPE_CHECKING:
+    from weft.node.company import Company
+    from weft.node.guarding import Guard
 
 
 @value
@@ -32,16 +35,8 @@ class Ground:
     kind: Kind
     devices: dict[int, Device]
     report: Callable[[dict[str, Any]], None]
-    has_older: Callable[[str, int], bool]
-    """Whether an earlier attempt of a job is still here."""
-
-    held_by_paused: Callable[[set[int], frozenset[str]], int]
-    """The bytes that paused attempts hold of these devices, but for those of the jobs with these ids."""
-
-    strays: Callable[[], set[int]]
-    """Children of ours that no attempt accounts for."""
-
-    holding: Holding
+    company: Company
+    guard: Guard
     graces: Graces = field(default_factory=Graces)
 
     def is_blocked(self, indexes: tuple[int, ...]) -> bool:

@@ -28,33 +28,41 @@ class Halt:
     shepherds: frozenset[int]
     devices: tuple[Device, ...]
     needs_bytes: int | None
-    held_by_paused_bytes: int
+    held_by_others_bytes: int
     grace_s: float
+    depths: tuple[str, ...] = ()
+    """What to try, one after the other; without any, what makes room for whoever comes."""
 
 
 def halt(wanted: Halt, kind: Kind, is_wanted: Callable[[], bool]) -> tuple[Pause, int]:
     """How the pause came out, and what the attempt holds of its devices' memory while it pauses."""
     with attach(*wanted.pages) as task:
         task.shepherds = wanted.shepherds
-        own_bytes = kind.held_bytes(processes.family(task.roots), wanted.devices)
-        pause = _paused(task, _depths(task, wanted, own_bytes, kind.shallow_depth), wanted.grace_s, is_wanted)
-        return pause, kind.held_bytes(processes.family(task.roots), wanted.devices)
+        depths = wanted.depths or _depths(task, wanted, kind)
+        pause = _paused(task, depths, wanted.grace_s, is_wanted)
+        return pause, _held(task, wanted, kind).own_bytes
 
 
-def _depths(task: Task, wanted: Halt, own_bytes: int, shallow: str) -> list[str]:
-    """What to try, one after the other."""
-    held = held_by(task.status().ranks, own_bytes)
+def _depths(task: Task, wanted: Halt, kind: Kind) -> list[str]:
+    held = _held(task, wanted, kind)
     budget_bytes = sum(device.memory_bytes for device in wanted.devices)
-    depth = depth_for(budget_bytes, wanted.held_by_paused_bytes, wanted.needs_bytes, held)
-    return depths_to_try(depth, shallow, held)
+    depth = depth_for(budget_bytes, wanted.held_by_others_bytes, wanted.needs_bytes, held)
+    return depths_to_try(depth, kind.shallow_depth, held)
+
+
+def _held(task: Task, wanted: Halt, kind: Kind) -> Held:
+    own_bytes = kind.held_bytes(processes.family(task.roots), wanted.devices)
+    return held_by(task.status().ranks, own_bytes)
 
 
 def held_by(ranks: Sequence[RankStatus], own_bytes: int) -> Held:
-    """What the tasks with these ranks hold. What has overflowed is not on the device any more."""
+    """What the tasks with these ranks hold. What has overflowed is not on the device any more, and what is in a lane is
+    the lane's: others use it while this one stands."""
     living = [rank for rank in ranks if rank.state != "ended"]
+    lane_bytes = sum(rank.ephemeral_bytes for rank in living if rank.is_in_lane)
     return Held(
-        own_bytes=own_bytes,
-        ephemeral_bytes=sum(rank.ephemeral_bytes for rank in living),
+        own_bytes=max(0, own_bytes - lane_bytes),
+        ephemeral_bytes=sum(rank.ephemeral_bytes for rank in living) - lane_bytes,
         persistent_bytes=sum(max(0, rank.persistent_bytes - rank.overflow_bytes) for rank in living),
         can_swap=bool(ranks) and all(rank.can_swap for rank in ranks),
         can_checkpoint=bool(ranks) and all(rank.can_checkpoint for rank in ranks),

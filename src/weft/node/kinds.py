@@ -33,7 +33,10 @@ class Kind(Protocol):
     """The pause that keeps a task in memory."""
 
     can_move: bool
-    """Whether a paused task can go on on other devices than it was launched on."""
+    """Whether a task can go on on other devices than it was launched on."""
+
+    has_lanes: bool
+    """Whether tasks on one device can take turns in a lane."""
 
     def environment(self, devices: Sequence[Device], base: Environment, *, is_strict: bool = False) -> dict[str, str]:
         """What a task on these devices is told; strict: what does not fit fails, and does not overflow."""
@@ -45,7 +48,7 @@ class Kind(Protocol):
         """How its device memory, and besides that its host memory, are bounded by this; 0 for what has no bound."""
 
     def move(self, leader: int, devices: Sequence[Device]) -> None:
-        """Bind a paused task to other devices, if it can move."""
+        """Bind a task to other devices, if it can move."""
 
     def held_bytes(self, pids: Collection[int], devices: Sequence[Device]) -> int:
         """What these processes hold of the devices' memory."""
@@ -60,6 +63,7 @@ class Cpu:
 
     def __init__(self, service: Service = NOT_SERVED) -> None:
         self._service = service
+        self.has_lanes = service.is_there
 
     def environment(self, devices: Sequence[Device], base: Environment, *, is_strict: bool = False) -> dict[str, str]:
         """A smaller number of threads that the submitter chose stands. Waiting threads sleep: others use the cores."""
@@ -98,6 +102,7 @@ class Cpu:
 class Cuda:
     shallow_depth = "drop-caches"
     can_move = False
+    has_lanes = False
 
     def __init__(self, nvml: ModuleType | None) -> None:
         self._nvml: Any = nvml

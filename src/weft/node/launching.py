@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import launch, serving, shepherd
+from weft.node import laning, launch, serving, shepherd
 from weft.node.devices import Device
 from weft.node.fencing import MARK
 from weft.node.kinds import Kind, Limits
@@ -53,6 +53,7 @@ def task_environment(
     for name in serving.SAID:
         env.pop(name, None)
     env |= kind.environment(devices, submitted, is_strict=bool(record.launch.get("strict")))
+    env |= laning.environment(page.parent, record, devices)
     env |= {"WEFT_JOB_ID": record.job, "WEFT_ATTEMPT": str(record.attempt), MARK: mark_of(page.parent, record, rank)}
     if record.launch.get("array_index") is not None:
         env["WEFT_ARRAY_INDEX"] = str(record.launch["array_index"])
@@ -96,7 +97,8 @@ def page_for(path: Path, record: Record, kind: Kind) -> Page:
     """The page of a task that is to be launched, or that was launched by an earlier coordinator."""
     try:
         limit_bytes = limits_of(record, kind).device_bytes
-        return create(str(path), {layout.ATTEMPT: record.attempt, layout.LIMIT: limit_bytes})
+        words = {layout.ATTEMPT: record.attempt, layout.LIMIT: limit_bytes}
+        return create(str(path), words | laning.words(record.seat))
     except FileExistsError:
         pass
     try:

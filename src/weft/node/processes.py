@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from weft.core.value import value
@@ -42,9 +42,12 @@ def is_alive(pid: int, start: int) -> bool:
     return found is not None and found.start == start and found.state not in ENDED
 
 
-def family(roots: Iterable[int]) -> set[int]:
-    """These processes, the groups and sessions they lead, and all descendants: torchrun gives each rank a session."""
-    roots, all_processes = set(roots), everybody()
+def family(roots: Iterable[int], among: Collection[Process] | None = None) -> set[int]:
+    """These processes, the groups and sessions they lead, and all descendants: torchrun gives each rank a session.
+
+    `among`: all processes as they were a moment ago, for who asks for several families.
+    """
+    roots, all_processes = set(roots), everybody() if among is None else among
     members = {each.pid for each in all_processes if roots & {each.pid, each.group, each.session}}
     members = with_descendants(members, all_processes)
     return {each.pid for each in all_processes if each.pid in members and each.state not in ENDED}

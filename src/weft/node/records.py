@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from weft.core.value import value
 from weft.home import Home
 from weft.node.pages import is_used
+from weft.node.seat import HOLDER, Seat
 from weft.runtime.procfs import start_time
 
 T = TypeVar("T")
@@ -31,7 +32,8 @@ OF_A_TASK = re.compile(r"([0-9_]+)\.([0-9]+)\.[0-9]+\.(?:sock|page(?:\.[0-9]+)?)
 
 @value
 class Record:
-    """An attempt as it was ordered. `generation` and `devices` are those of the last order that was carried out."""
+    """An attempt as it was ordered. `generation`, `devices` and `seat` are of the last order that was carried out;
+    `lane` is the one it was launched in."""
 
     job: str
     attempt: int
@@ -40,6 +42,8 @@ class Record:
     boot_id: str
     master_port: int
     launch: dict[str, Any]
+    seat: Seat = HOLDER
+    lane: int = 0
 
     @property
     def key(self) -> tuple[str, int]:
@@ -95,7 +99,12 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def read_record(home: Home, job: str, attempt: int) -> Record | None:
     found = _read(folder_of(home, job, attempt) / "attempt.json", Record)
-    return found and replace(found, devices=tuple(found.devices))
+    return found and replace(found, devices=tuple(found.devices), seat=_seat(found.seat))
+
+
+def _seat(found: Any) -> Seat:
+    """One that was written before there were seats held its devices."""
+    return Seat(**found) if isinstance(found, dict) else HOLDER
 
 
 def read_shepherd(folder: Path) -> Shepherd | None:

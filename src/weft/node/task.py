@@ -22,6 +22,8 @@ from weft.runtime import layout, metrics
 from weft.runtime.layout import Depth, Source, State
 from weft.runtime.page import Page, PageError, claimed_beside, open_page
 
+UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
+
 
 @value
 class RankStatus:
@@ -46,6 +48,7 @@ class RankStatus:
     checkpoint_step: int | None
     can_checkpoint: bool
     can_swap: bool
+    is_in_lane: bool
     native_version: int
     metrics: dict[str, float]
 
@@ -186,6 +189,16 @@ class Task:
             raise InputError(f"{limit!r} is no limit of memory", 'bytes, or a size as "1.5G"; 0 means none')
         self._write(layout.LIMIT, limit_bytes)
 
+    def set_lane_order(self, base: int, weight: int) -> None:
+        """Where it stands in the line for turns when it joins its lane."""
+        self._write(layout.LANE_BASE, base & UNSIGNED)
+        self._write(layout.LANE_WEIGHT, weight & UNSIGNED)
+
+    @property
+    def duty(self) -> int:
+        """The lowest of its tasks."""
+        return min(page.words[layout.DUTY] for page in self._pages)
+
     def _write(self, word: int, number: int) -> None:
         """To the pages there are. A rank that claims one later copies the words of its task's own."""
         self._find_further()
@@ -269,6 +282,7 @@ def _status(rank: Rank) -> RankStatus:
         checkpoint_step=words[layout.CHECKPOINT] - 1 if words[layout.CHECKPOINT] else None,
         can_checkpoint=bool(words[layout.ABILITIES] & layout.CAN_CHECKPOINT),
         can_swap=bool(words[layout.ABILITIES] & layout.CAN_SWAP),
+        is_in_lane=bool(words[layout.ABILITIES] & layout.IN_LANE),
         native_version=words[layout.NATIVE],
         metrics=metrics.read(rank.page),
     )

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,6 +40,7 @@ class Sight(enum.Enum):
 
 
 OVER = (Sight.ENDED, Sight.BARRED, Sight.LOST)
+Sights = Sequence[Sight]
 
 
 class Tended:

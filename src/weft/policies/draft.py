@@ -11,8 +11,9 @@ from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
+from weft.policies.home import home_of, make_way_home
 from weft.policies.room import Room, make_way
-from weft.policies.stages import Place, Share
+from weft.policies.stages import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class Standing:
 class Draft:
     """Jobs are considered in order. A running job that was not considered yet may be evicted by one that is."""
 
-    def __init__(self, view: View, place: Place, share: Share, eviction_line: Sequence[Job]) -> None:
+    def __init__(self, view: View, place: Place, eviction_line: Sequence[Job], returns_home: bool = False) -> None:
         self.view = view
-        self.room = Room(view, share)
+        self.room = Room(view)
         self.devices_of = dict.fromkeys(view.tenants, 0)
         """What each tenant has of this plan so far."""
         self.running = set(view.running)
@@ -36,6 +37,7 @@ class Draft:
         """The jobs this plan starts, with the device type of each."""
         self._jobs_in_line = view.jobs_waiting + len(self.running)
         self._place = place
+        self._returns_home = returns_home
         self._evictable = {
             job.id: Standing(job, placement_of(job)) for job in eviction_line if not is_protected(job, view.now)
         }
@@ -82,6 +84,10 @@ class Draft:
         return True
 
     def _start_on_free(self, job: Job, kinds: Sequence[str]) -> bool:
+        home = home_of(job, self.room, kinds) if self._returns_home else None
+        if home is not None and self.room.holds(home):
+            self._grant(job, home, Reason(Code.FITS, (job.gang_size, self.room.total[self.room.kind_of(home)])))
+            return True
         for kind in kinds:
             if self.room.total.get(kind, 0) >= job.gang_size:
                 placement = self._place.choose(job.spec, self.room.groups[kind], self.room.free)
@@ -91,19 +97,30 @@ class Draft:
         return False
 
     def _start_evicting(self, job: Job, kinds: Sequence[str]) -> bool:
+        home = home_of(job, self.room, kinds) if self._returns_home else None
+        if home is not None:
+            kind = self.room.kind_of(home)
+            leaving = make_way_home(home, self.room, self._behind(kind))
+            if leaving is not None:
+                self._take_from(job, home, leaving)
+                return True
         for kind in kinds:
             free = self.room.total.get(kind, 0)
             if self._evictable_total.get(kind, 0) == 0 or free + self._evictable_total[kind] < job.gang_size:
                 continue
-            behind = [one for one in self._evictable.values() if self.room.kind_of(one.placement) == kind]
-            way = make_way(self._place, job.spec, self.room.groups[kind], self.room.free, behind)
+            way = make_way(self._place, job.spec, self.room.groups[kind], self.room.free, self._behind(kind))
             if way is not None:
-                placement, leaving = way
-                for standing in leaving:
-                    self._evict(standing, job)
-                self._grant(job, placement, Reason(Code.FITS_AFTER_PREEMPTING, (job.gang_size, len(leaving))))
+                self._take_from(job, *way)
                 return True
         return False
+
+    def _behind(self, kind: str) -> list[Standing]:
+        return [one for one in self._evictable.values() if self.room.kind_of(one.placement) == kind]
+
+    def _take_from(self, job: Job, placement: Placement, leaving: Sequence[Standing]) -> None:
+        for standing in leaving:
+            self._evict(standing, job)
+        self._grant(job, placement, Reason(Code.FITS_AFTER_PREEMPTING, (job.gang_size, len(leaving))))
 
     def _evict(self, standing: Standing, winner: Job) -> None:
         self._keep(standing.job)

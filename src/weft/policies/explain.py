@@ -7,11 +7,11 @@ from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.draft import is_protected, placement_of
 from weft.policies.room import Room
-from weft.policies.stages import Match, Order, Place, Share
+from weft.policies.stages import Match, Order, Place
 
 
-def explain(view: View, job: Job, order: Order, match: Match, place: Place, share: Share) -> Reason:
-    room = Room(view, share)
+def explain(view: View, job: Job, order: Order, match: Match, place: Place) -> Reason:
+    room = Room(view)
     kinds = match.types(job.spec, tuple(room.groups))
     sizes = {kind: sum(view.nodes[node].device_count for node in room.groups[kind]) for kind in kinds}
     able = [kind for kind in kinds if sizes[kind] >= job.gang_size]

@@ -8,12 +8,16 @@ from collections.abc import Iterator, Sequence
 class NodeGroup:
     """Node indexes in order, with the size of each."""
 
-    __slots__ = ("_fewest", "_sizes", "nodes")
+    __slots__ = ("_fewest", "_members", "_sizes", "nodes")
 
     def __init__(self, nodes: Sequence[int], sizes: Sequence[int]) -> None:
         self.nodes = list(nodes)
+        self._members = frozenset(nodes)
         self._sizes = sorted((sizes[node] for node in nodes), reverse=True)
         self._fewest: dict[int, int] = {}
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._members
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.nodes)

@@ -8,7 +8,7 @@ behind it) only become fewer. So
 - a job that waited before, with no more devices to choose from now, still waits.
 
 It also relies on keys that end with the job's tie, on jobs that block standing before all that do not, on a match
-and a share that depend on nothing but descriptions and holdings; `Policy` takes the plain planner where they do not.
+that depends on nothing but descriptions; `Policy` takes the plain planner where one of these does not hold.
 
 A decision is therefore a walk over few candidates: the newcomers, and of each shape the first waiting job behind
 the place where devices became available. It makes the very plan that `scratch` makes; a test holds it to that.
@@ -19,32 +19,33 @@ from __future__ import annotations
 import math
 from heapq import heapify, heappop, heappush
 
-from weft.core.ledger import LEFT, QUEUED
+from weft.core.ledger import LEFT, QUEUED, Change
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
+from weft.policies.home import home_of, make_way_home
 from weft.policies.line import FRONT, Entry, Line, Shape, earlier
 from weft.policies.room import make_way
-from weft.policies.stages import Key, KeyedOrder, Match, Place, Share
+from weft.policies.stages import Key, KeyedOrder, Match, Place
 
+PROGRESSED = Change.PROGRESSED
 FITS, FITS_AFTER_PREEMPTING, PREEMPTED_FOR = Code.FITS, Code.FITS_AFTER_PREEMPTING, Code.PREEMPTED_FOR
 
 
 class IncrementalPlanner:
-    """Order, match, place, share for an order that has keys; everybody is admitted."""
+    """Order, match, place for an order that has keys; everybody is admitted."""
 
-    def __init__(self, order: KeyedOrder, match: Match, place: Place, share: Share) -> None:
+    def __init__(self, order: KeyedOrder, match: Match, place: Place) -> None:
         self._order = order
         self._match = match
         self._place = place
-        self._share = share
         self._line: Line | None = None
 
     def decide(self, view: View) -> Plan:
         freed: Key | None
         if self._order.learn(view) or self._line is None or self._line.version != view.version:
-            self._line = Line(view, self._order, self._match, self._place, self._share)
+            self._line = Line(view, self._order, self._match, self._place)
             self._line.settle(view.now, [])
             freed, newcomers = FRONT, list[Entry]()
         else:
@@ -54,6 +55,10 @@ class IncrementalPlanner:
             walk.go(freed, newcomers)
             return Plan(walk.grants, walk.evictions() if walk.evicted else (), self._line.wake_at(view.now))
         return Plan((), (), self._line.wake_at(view.now))
+
+    def forget(self) -> None:
+        """What was planned is not what was done: begin anew."""
+        self._line = None
 
     def _catch_up(self, line: Line, view: View) -> tuple[Key | None, list[Entry]]:
         """Take in what has happened. Returns from where on devices became available, and who is new."""
@@ -65,7 +70,7 @@ class IncrementalPlanner:
                 newcomers.append(line.queue(job, now))
             elif change is LEFT:
                 freed = earlier(freed, line.leave(job))
-            elif job.id in line.entries:
+            elif (change is PROGRESSED or self._order.heeds_measures) and job.id in line.entries:
                 freed = earlier(freed, line.rank_again(line.entries[job.id], now, newcomers))
                 line.expect_change(line.entries[job.id], now)
         if line.changing and line.changing[0][0] <= now + EPSILON_S:
@@ -177,6 +182,10 @@ class _Walk:
 
     def _start_on_free(self, entry: Entry) -> bool:
         room, gang_size = self._line.room, entry.job.gang_size
+        home = home_of(entry.job, room, entry.kinds) if self._order.returns_home else None
+        if home is not None and room.holds(home):
+            self._grant(entry, home, Reason(FITS, (gang_size, room.total[room.kind_of(home)])))
+            return True
         for kind in entry.kinds:
             free = room.total[kind]
             if free >= gang_size:
@@ -191,6 +200,8 @@ class _Walk:
         if not self._is_sorted:
             line.sort_drifting(self._now)
             self._is_sorted = True
+        if self._order.returns_home and self._start_at_home(entry):
+            return True
         most = 0
         for kind in entry.kinds:
             runners, free = line.runners[kind], room.total[kind]
@@ -204,6 +215,18 @@ class _Walk:
         if len(entry.kinds) == len(line.runners):
             self._reach = most
         return False
+
+    def _start_at_home(self, entry: Entry) -> bool:
+        home = home_of(entry.job, self._line.room, entry.kinds)
+        if home is None:
+            return False
+        kind = self._line.room.kind_of(home)
+        runners = self._line.runners[kind]
+        leaving = make_way_home(home, self._line.room, runners.items[runners.after(entry.key) :])
+        if leaving is None:
+            return False
+        self._take_from(entry, kind, home, leaving)
+        return True
 
     def _take_from(self, entry: Entry, kind: str, placement: Placement, leaving: list[Entry]) -> None:
         for one in leaving:

@@ -14,7 +14,7 @@ from weft.core.view import View
 from weft.policies.draft import is_protected, placement_of, protection_end
 from weft.policies.ranked import Ranked, Weighted
 from weft.policies.room import Room
-from weft.policies.stages import Key, KeyedOrder, Match, Place, Share, later
+from weft.policies.stages import Key, KeyedOrder, Match, Place, later
 
 FRONT: Key = ()
 """Before every key."""
@@ -28,6 +28,7 @@ class Entry:
     __slots__ = (
         "change_at",
         "is_evicted",
+        "is_moved",
         "is_ranked",
         "is_running",
         "job",
@@ -52,6 +53,8 @@ class Entry:
         """Whether it runs and may be evicted."""
         self.is_evicted = False
         """Whether this very decision has evicted it so far."""
+        self.is_moved = False
+        """Whether the last plan evicted it and started it elsewhere: its lease is another one since."""
         self.change_at = math.inf
 
     def __lt__(self, other: Entry) -> bool:
@@ -61,9 +64,9 @@ class Entry:
 class Line:
     """Everything the fast planner remembers. Methods that make devices available say from which key on."""
 
-    def __init__(self, view: View, order: KeyedOrder, match: Match, place: Place, share: Share) -> None:
+    def __init__(self, view: View, order: KeyedOrder, match: Match, place: Place) -> None:
         self.version = view.version
-        self.room = Room(view, share)
+        self.room = Room(view)
         self.entries: dict[str, Entry] = {}
         self.waiting: dict[Shape, Ranked[Entry]] = {}
         self.runners: dict[str, Weighted[Entry]] = {kind: Weighted() for kind in self.room.groups}
@@ -181,6 +184,7 @@ class Line:
         self.room.take(placement)
         entry.placement = placement
         entry.kind = self.room.kind_of(placement)
+        entry.is_moved = entry.is_evicted
         min_run_s = entry.job.spec.min_run_s
         if min_run_s > 0.0 and self._order.preempts:
             heappush(self.protected, (now + min_run_s, entry.job.tie, entry))
@@ -208,6 +212,9 @@ class Line:
             if not entry.is_running:
                 freed = earlier(freed, self.rank_again(entry, now, newcomers))
             elif entry.job.is_running and order.preempts and not entry.is_ranked:
+                if entry.is_moved:
+                    entry.is_moved = False
+                    self.expect_change(entry, now)  # what was expected was of the lease before
                 if entry.job.spec.min_run_s > 0.0 and is_protected(entry.job, now):
                     continue  # it is out of everybody's reach until end_protection
                 if entry.job.spec.step_rate_hz:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from weft.core.job import Job
 from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
+from weft.core.sharing import Sharing
 from weft.core.view import View
 from weft.policies.admit.everyone import Everyone
 from weft.policies.bypass import Bypass
 from weft.policies.explain import explain
 from weft.policies.incremental import IncrementalPlanner
 from weft.policies.match.fastest import Fastest
+from weft.policies.migration import Migration
 from weft.policies.order.bounded import Bounded
 from weft.policies.place.compact import Compact
 from weft.policies.scratch import ScratchPlanner
-from weft.policies.share.exclusive import Exclusive
 from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place, Share
 
 
 class Planner(Protocol):
     def decide(self, view: View) -> Plan: ...
+
+    def forget(self) -> None:
+        """Somebody has changed the plan."""
 
 
 class Policy:
@@ -41,6 +46,7 @@ class Policy:
         match: Match | None = None,
         place: Place | None = None,
         share: Share | None = None,
+        migration: Migration | None = None,
         bypass_limit_s: float | None = None,
         needs_declared_work: bool = False,
         from_scratch: bool = False,
@@ -50,23 +56,50 @@ class Policy:
         self.order = order
         self.match = match or Fastest()
         self.place = place or Compact()
-        self.share = share or Exclusive()
+        self.share = share
+        self.migration = migration
         self.needs_declared_work = needs_declared_work
         self.parameters: Mapping[str, Any] = {}
         self._bypass: Bypass | None = None
         self.planner: Planner
         if isinstance(order, KeyedOrder) and admit is None and not from_scratch and self._can_be_kept(order):
-            self.planner = IncrementalPlanner(order, self.match, self.place, self.share)
+            self.planner = IncrementalPlanner(order, self.match, self.place)
         else:
             self._bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
             everyone = admit or Everyone()
-            self.planner = ScratchPlanner(everyone, order, self.match, self.place, self.share, self._bypass)
+            self.planner = ScratchPlanner(everyone, order, self.match, self.place, self._bypass)
         self.decide = self.planner.decide
+        if share is not None:
+            self.seat = self._seat
+            self.decide = self._decide_to_share
+            self.learns_from_measures = True
+
+    def _seat(self, view: View) -> Sharing:
+        assert self.share is not None
+        sharing = self.share.seat(view)
+        gains = self.migration.gains(view) if self.migration else ()
+        return replace(sharing, notes=[*sharing.notes, *gains]) if gains else sharing
+
+    def _decide_to_share(self, view: View) -> Plan:
+        """As the planner decides, with moves that pay; who is granted devices is put into a lane for guests to join."""
+        assert self.share is not None
+        planned = plan = self.planner.decide(view)
+        if self.migration is not None:
+            plan = self.migration.added(view, planned, self.match, self.place)
+        if plan is not planned:
+            self.planner.forget()
+        if not plan.grants:
+            return plan
+        turns = [self.share.turns_of(view.jobs[grant.job_id], view.now) for grant in plan.grants]
+        grants = [
+            replace(grant, lane=each.lane, base=each.base, weight=each.weight) if each.lane else grant
+            for grant, each in zip(plan.grants, turns, strict=True)
+        ]
+        return replace(plan, grants=grants)
 
     def _can_be_kept(self, order: KeyedOrder) -> bool:
         """Whether what the incremental planner relies on holds for these stages."""
-        is_static = self.match.is_static and self.share.is_static
-        return is_static and (not order.may_block or order.blockers_come_first)
+        return self.match.is_static and (not order.may_block or order.blockers_come_first)
 
     @property
     def rule(self) -> str:
@@ -85,4 +118,4 @@ class Policy:
         overdue = self._bypass.blocker(view, job) if self._bypass else None
         if overdue is not None:
             return Reason(Code.BEHIND_HEAD, (overdue.id, overdue.gang_size))
-        return explain(view, job, self.order, self.match, self.place, self.share)
+        return explain(view, job, self.order, self.match, self.place)

@@ -8,17 +8,28 @@ from types import MappingProxyType
 from weft.policies.admit.furthest_behind import FurthestBehind
 from weft.policies.history import History
 from weft.policies.match.allox import AlloxMatching
+from weft.policies.migration import Migration
 from weft.policies.order.arrival import Arrival
 from weft.policies.order.attained import Attained
 from weft.policies.order.capacity import CapacityQueues
+from weft.policies.order.classed import Classed
 from weft.policies.order.fair import FairTenants
 from weft.policies.order.gittins import GittinsQueues
+from weft.policies.order.gittins_rank import GittinsRank
 from weft.policies.order.queues import ServiceQueues
 from weft.policies.order.remaining import Remaining
+from weft.policies.order.rotation import Rotation
 from weft.policies.order.shortest_each import ShortestOnEachType
 from weft.policies.place.consolidated import Consolidated
 from weft.policies.place.skew_aware import SkewAware
 from weft.policies.policy import Policy
+from weft.policies.share.filling import Filling
+from weft.policies.share.guests import Guests
+from weft.policies.share.lanes import Lanes
+from weft.policies.share.packing import Packing
+
+DOUBLING = tuple(10.0 * 2**i for i in range(22))
+"""Device-seconds from ten seconds to eight months."""
 
 
 def fifo() -> Policy:
@@ -90,6 +101,48 @@ def allox(alpha: float = 0.3, n_max: int = 50, assume_s: float = 3600.0, bypass_
     )
 
 
+def gandiva(
+    quantum_s: float = 60.0,
+    quantum_steps: float = 100.0,
+    margin: float = 0.05,
+    back_off_s: float = 600.0,
+    migration_s: float = 30.0,
+) -> Policy:
+    """Gandiva: everybody in turn for a quantum; jobs that leave devices idle are packed, measured, kept or undone."""
+    order = Rotation(quantum_s, quantum_steps)
+    return Policy(order, share=Packing(margin, back_off_s), migration=Migration(migration_s))
+
+
+def antman(busy: float = 0.8, guests: int = 1) -> Policy:
+    """AntMan: guaranteed jobs within their tenants' quotas, first come, first served; others use what is left idle."""
+    return Policy(Classed(Arrival(strict=False)), place=Consolidated(), share=Filling(busy, guests))
+
+
+def salus(in_lane: str = "fair", members: int = 64) -> Policy:
+    """Salus: jobs of known memory share devices in lanes, in turns step by step within one, side by side across."""
+    return Policy(Arrival(strict=False), share=Lanes(in_lane, members), needs_declared_work=in_lane == "srtf")
+
+
+def weft(
+    thresholds: tuple[float, ...] = DOUBLING,
+    pack_limit: float = 0.2,
+    busy: float = 0.8,
+    margin: float = 0.05,
+    migration_s: float = 30.0,
+    bypass_limit_s: float | None = 2_419_200.0,
+) -> Policy:
+    """The default: quotas, then 2D-Gittins over what has finished, jobs back where they were, idle time filled."""
+    order = Classed(GittinsRank(thresholds))
+    share = Guests(order.standing, Packing(margin), Filling(busy))
+    return Policy(
+        order,
+        place=SkewAware(pack_limit),
+        share=share,
+        migration=Migration(migration_s),
+        bypass_limit_s=bypass_limit_s,
+    )
+
+
 PARAMETERS: Mapping[str, str] = MappingProxyType(
     {
         "thresholds": "Device-seconds of attained service at which a job moves to the next queue.",
@@ -105,6 +158,14 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "alpha": "The part of the tenants, those with the least progress, that compete for free devices, above 0 and "
         "up to 1; it is doubled while devices stay free.",
         "n_max": "How many waiting jobs, the shortest ones, are matched to devices at once.",
+        "quantum_steps": "Steps after which a job has had its quantum, if that comes before quantum_s.",
+        "margin": "By how much two jobs together must do more than in turns for a packing to be kept: 0.05 is 5 %.",
+        "back_off_s": "Seconds until a pair of jobs that did not pay is packed again; twice as long each time.",
+        "migration_s": "Seconds that a move to other devices costs a job: only what gains more is moved.",
+        "busy": "A device whose holder keeps it busy for a larger part of the time than this has nothing to give away.",
+        "guests": "How many jobs at most may use what one holder leaves idle.",
+        "in_lane": "How the members of a lane take turns: fair, pack, fifo or srtf.",
+        "members": "How many jobs at most share one device.",
         "assume_s": "Seconds that a job is taken to need if it declares no work.",
     }
 )
@@ -122,5 +183,9 @@ POLICIES: Mapping[str, Callable[..., Policy]] = MappingProxyType(
         "tiresias-g": tiresias_g,
         "fair": fair,
         "allox": allox,
+        "gandiva": gandiva,
+        "antman": antman,
+        "salus": salus,
+        "weft": weft,
     }
 )

@@ -10,7 +10,7 @@ from weft.core.plan import Placement
 from weft.core.values import JobSpec
 from weft.core.view import View
 from weft.policies.group import NodeGroup
-from weft.policies.stages import Place, Share
+from weft.policies.stages import Place
 
 
 class Room:
@@ -18,8 +18,8 @@ class Room:
 
     __slots__ = ("_kind", "free", "groups", "total")
 
-    def __init__(self, view: View, share: Share) -> None:
-        self.free = [share.offers(view, node) for node in range(len(view.nodes))]
+    def __init__(self, view: View) -> None:
+        self.free = list(view.free_counts)
         self._kind = [node.device_type for node in view.nodes]
         present: dict[str, list[int]] = {}
         for node, kind in enumerate(self._kind):

@@ -10,20 +10,17 @@ from weft.core.plan import Plan
 from weft.core.view import View
 from weft.policies.bypass import Bypass
 from weft.policies.draft import Draft, protection_ends_at
-from weft.policies.stages import Admit, Match, Order, Place, Share
+from weft.policies.stages import Admit, Match, Order, Place
 
 
 class ScratchPlanner:
-    """Admit, order, match, place, share."""
+    """Admit, order, match, place."""
 
-    def __init__(
-        self, admit: Admit, order: Order, match: Match, place: Place, share: Share, bypass: Bypass | None = None
-    ) -> None:
+    def __init__(self, admit: Admit, order: Order, match: Match, place: Place, bypass: Bypass | None = None) -> None:
         self._admit = admit
         self._order = order
         self._match = match
         self._place = place
-        self._share = share
         self._bypass = bypass
 
     def decide(self, view: View) -> Plan:
@@ -31,13 +28,17 @@ class ScratchPlanner:
         order.prepare(view)
         if not view.jobs_waiting or not (order.preempts or any(view.free_counts)):
             return Plan(wake_at=self._wake_at(view, view.running, (), view.jobs_waiting))  # nothing can move
-        draft = Draft(view, self._place, self._share, order.eviction_line(view) if order.preempts else ())
+        returns_home = getattr(order, "returns_home", False)
+        draft = Draft(view, self._place, order.eviction_line(view) if order.preempts else (), returns_home)
         if self._serve_overdue(view, draft):
             for admitted in self._admit.rounds(view):
                 self._fill(view, draft, admitted)
                 if draft.is_full:
                     break
         return draft.plan(self._wake_at(view, draft.running, draft.started, draft.jobs_waiting))
+
+    def forget(self) -> None:
+        """There is nothing to forget."""
 
     def _serve_overdue(self, view: View, draft: Draft) -> bool:
         """Those that waited too long go first; false if one of them finds no place, so that all others wait."""

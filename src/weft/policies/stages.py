@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
+from weft.core.sharing import Sharing
+from weft.core.value import value
 from weft.core.values import JobSpec
 from weft.core.view import View
 from weft.policies.group import NodeGroup
@@ -84,6 +86,10 @@ class KeyedOrder:
     """Whether `blocks` is ever true; set by itself for a class that defines `blocks`."""
     blockers_come_first = False
     """Whether every job that blocks stands before all that do not: without it the line cannot be kept quickly."""
+    heeds_measures = False
+    """Whether what is measured of a job may change its key at that instant."""
+    returns_home = False
+    """Whether a job rather goes on where it ran last, where it may still be in memory, than anywhere else."""
     is_moved_by_eviction = True
     """Whether losing its devices may change a job's key at that instant; say no if you can, it saves work."""
 
@@ -199,9 +205,24 @@ class Place(Protocol):
 
 
 class Share(Protocol):
-    """How many devices of a node a job could be given. Time-slicing, packing and lanes change this answer."""
+    """Who may compute on devices that it does not hold, beside whom, and under which rule."""
 
-    is_static: ClassVar[bool]
-    """Whether that depends on nothing but who holds what."""
+    def seat(self, view: View) -> Sharing:
+        """Asked at each decision, when it is clear who holds what."""
+        ...
 
-    def offers(self, view: View, node: int) -> int: ...
+    def turns_of(self, job: Job, now: float) -> Turns:
+        """In which lane of the devices it is granted a job is to take turns with guests, and how."""
+        ...
+
+
+@value
+class Turns:
+    """A lane, and whose turn it is there: whose base + weight × time used is the least."""
+
+    lane: int = 0
+    base: int = 0
+    weight: int = 1
+
+
+NO_LANE = Turns()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ def simulate(
     jobs: int | None = None,
     world: str | Path | World = "default",
     seed: int = 0,
+    quotas: Mapping[str, int] | None = None,
     workers: int = 1,
     form: str | None = None,
     watcher: Watcher | None = None,
@@ -45,7 +46,8 @@ def simulate(
 
     `trace` is a file or several, a Trace, or TraceJobs; `cluster` is like "64x8:V100". A policy is a text like
     "tiresias-l:thresholds=300/1200", a function or class that makes one, or a list of these. `jobs` takes the
-    first so many by arrival. The seed draws what the trace leaves open: nothing else is left to chance.
+    first so many by arrival. `quotas` are the devices for guaranteed jobs of each tenant. The seed draws what the
+    trace leaves open: nothing else is left to chance.
 
     With more than one worker the policies run in processes of their own, which load the caller's main module:
     a script then needs the usual `if __name__ == "__main__":`.
@@ -59,7 +61,7 @@ def simulate(
     workers = min(workers, len(asked))
     if workers > 1 and (jobs is None or jobs >= SOONER_HERE_JOBS) and _has_long_file(trace):
         _start_server()  # it loads while the trace is read
-    request = Request(_trace_of(trace, form, jobs), nodes, model, seed)
+    request = Request(_trace_of(trace, form, jobs), nodes, model, seed, quotas or {})
     request.check()
     for named in asked:
         request.check_policy(named)

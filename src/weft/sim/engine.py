@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 
 import numpy as np
 
-from weft.core.commands import Command, Preempt, Start, WakeAt
+from weft.core.commands import Allocation, Command, Preempt, Seat, Start, Unseat, WakeAt
 from weft.core.errors import WeftError
-from weft.core.events import Event, Finished, Progressed, Submitted, Woken
+from weft.core.events import Event, Finished, Measured, NodeJoined, NodeLost, Submitted, Woken
 from weft.core.scheduler import Scheduler
-from weft.core.values import EPSILON_S, Cluster, JobSpec
+from weft.core.sharing import Device, devices_of
+from weft.core.values import EPSILON_S, Cluster, JobClass
 from weft.core.view import Decider
+from weft.sim.living import Living
 from weft.sim.result import JobTable, Timeline
+from weft.sim.together import Occupant, rates_on
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import Ground, World
 
+NO_OUTAGE = (math.inf, "", math.inf)
+SAVED_EVERY_S = 1800.0
+"""A job saves itself this often: what it has made since is lost when its node fails."""
 MOST_STANDING = 1_000
 """Wake-ups in a row at one and the same time, and nothing else: then something is wrong with the policy."""
 
@@ -26,56 +33,15 @@ REPORT_EVERY = 256
 """Finished jobs between two words to whoever watches the progress."""
 
 
-class Living:
-    """A job that has arrived and is not over: what is true of it, beside what the scheduler knows."""
-
-    __slots__ = (
-        "first_start_s",
-        "generation",
-        "is_as_reckoned",
-        "last_generation",
-        "pace",
-        "paces_from_s",
-        "position",
-        "preemptions",
-        "run_s",
-        "spec",
-        "started_s",
-        "steps",
-        "steps_left",
-    )
-
-    def __init__(self, position: int, spec: JobSpec, steps: float) -> None:
-        self.position = position
-        self.spec = spec
-        self.steps = steps
-        self.steps_left = steps
-        self.generation = 0  # of the lease it holds; 0 while it holds none
-        self.last_generation = 0
-        self.preemptions = 0
-        self.run_s = 0.0
-        self.first_start_s = math.nan
-        self.started_s = 0.0
-        self.paces_from_s = 0.0
-        """From when on this attempt makes progress."""
-        self.pace = 1.0
-        self.is_as_reckoned = True
-        """Whether the scheduler, which knows only the usual rate, reckons its progress right."""
-
-    def progress(self, now: float) -> Progressed:
-        """How far it has come by now."""
-        made = max(0.0, now - self.paces_from_s) * self.pace if self.generation else 0.0
-        return Progressed(self.spec.id, self.last_generation, self.steps - self.steps_left + made)
-
-
 class Rows:
     """One entry a job in each column. Arrays, because setting single numbers in numpy's takes twice as long."""
 
     def __init__(self, jobs: int) -> None:
-        self.arrival_s, self.first_start_s, self.finish_s, self.run_s, self.alone_s = (
-            array("d", bytes(8 * jobs)) for _ in range(5)
+        self.arrival_s, self.first_start_s, self.first_steps_s, self.finish_s = (
+            array("d", bytes(8 * jobs)) for _ in range(4)
         )
-        self.gang_size, self.preemptions = (array("q", bytes(8 * jobs)) for _ in range(2))
+        self.run_s, self.guest_s, self.alone_s = (array("d", bytes(8 * jobs)) for _ in range(3))
+        self.gang_size, self.preemptions, self.is_guaranteed = (array("q", bytes(8 * jobs)) for _ in range(3))
 
     def table(self, trace: Trace) -> JobTable:
         columns = {name: np.asarray(column) for name, column in vars(self).items()}
@@ -93,17 +59,30 @@ class Simulation:
         world: World,
         seed: int = 0,
         watch: Callable[[int], None] = lambda finished: None,
+        quotas: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         shaped = world.shape(cluster)
         self.scheduler = Scheduler(shaped, policy)
+        self.scheduler.ledger.tenants.quotas = quotas
         self.events = 0
+        self._outages = world.outages(shaped, seed, math.inf)
+        self._next_outage = next(self._outages, NO_OUTAGE)
+        self._repairs: list[tuple[float, str]] = []
         self._trace = trace
         self._world = world
-        self._ground = Ground(world, shaped)
+        self._ground = Ground(world, shaped, self.scheduler.ledger.nodes)
+        self._nodes = {node.name: node for node in shaped.nodes}
+        can_share = any(node.memory_bytes is not None for node in shaped.nodes)
+        self._learns = can_share and bool(getattr(policy, "learns_from_measures", False))
+        self._shares = hasattr(policy, "seat")
         self._seed = seed
         self._watch = watch
         self._living: dict[str, Living] = {}
         self._to_come: list[tuple[float, int, int, Living]] = []
+        self._to_measure: list[tuple[float, int, int, Living]] = []
+        self._holders: dict[Device, Living] = {}
+        self._disturbed: dict[str, Living] = {}
+        """Those beside whom somebody came or went in this instant."""
         self._notes: list[Living] = []
         """Whose progress the scheduler must be told, with the next events."""
         self._wake_at = math.inf
@@ -117,7 +96,15 @@ class Simulation:
         coming = next(arrivals, None)
         while True:
             arrival_s = coming[1].arrival_s if coming else math.inf
-            now = min(arrival_s, self._to_come[0][0] if self._to_come else math.inf, self._wake_at)
+            now = min(
+                arrival_s,
+                self._to_come[0][0] if self._to_come else math.inf,
+                self._to_measure[0][0] if self._to_measure else math.inf,
+                self._wake_at,
+            )
+            if coming is None and not self._living:
+                break
+            now = min(now, self._next_outage[0], self._repairs[0][0] if self._repairs else math.inf)
             if now == math.inf:
                 break
             events = self._due(now)
@@ -135,10 +122,14 @@ class Simulation:
             notes, self._notes = self._notes, []
             events = [*(living.progress(now) for living in notes), *events]
         self._carry_out(self.scheduler.handle(events, now), now)
+        if self._disturbed:
+            disturbed, self._disturbed = self._disturbed, {}
+            for living in disturbed.values():
+                self._pace_anew(living, now)
         ledger = self.scheduler.ledger
         self._times_s.append(now)
         self._held.append(ledger.devices_held)
-        self._waiting.append(ledger.jobs_waiting)
+        self._waiting.append(ledger.jobs_waiting - len(ledger.seats.seated))
 
     # ---- what happens
 
@@ -146,14 +137,41 @@ class Simulation:
         """Completions, then the wake-up, of this instant. Who has next to nothing left to do is done."""
         events: list[Event] = []
         while self._to_come and self._to_come[0][0] <= now + EPSILON_S:
-            _, _, generation, living = heappop(self._to_come)
-            if generation == living.generation:
+            _, _, version, living = heappop(self._to_come)
+            if version == living.version:
                 events.append(self._finish(living, now))
+        while self._to_measure and self._to_measure[0][0] <= now + EPSILON_S:
+            _, _, version, living = heappop(self._to_measure)
+            if version == living.version:
+                events.append(self._measure(living))
+        if self._next_outage[0] <= now or (self._repairs and self._repairs[0][0] <= now):
+            self._break_and_mend(events, now)
         if self._wake_at <= now:
             self._wake_at = math.inf
             events.append(Woken())
             self._check_time_passes(len(events), now)
         return events
+
+    def _break_and_mend(self, events: list[Event], now: float) -> None:
+        """Nodes that come back, and nodes that fail: whoever computes there loses what it has not saved."""
+        while self._repairs and self._repairs[0][0] <= now:
+            events.append(NodeJoined(self._nodes[heappop(self._repairs)[1]]))
+        while self._next_outage[0] <= now:
+            _, name, back_s = self._next_outage
+            self._next_outage = next(self._outages, NO_OUTAGE)
+            heappush(self._repairs, (back_s, name))
+            events.append(NodeLost(name))
+            nodes = self.scheduler.ledger.nodes
+            for living in self._living.values():
+                if living.generation and any(nodes[node].name == name for node, _ in living.devices):
+                    self._lose(living, now)
+
+    def _lose(self, living: Living, now: float) -> None:
+        living.settle(now)
+        unsaved_s = min(now - living.started_s, (now - living.started_s) % SAVED_EVERY_S)
+        living.steps_left = min(living.steps, living.steps_left + unsaved_s * living.pace)
+        living.allocation = ()
+        self._pause(living, now)
 
     def _check_time_passes(self, due: int, now: float) -> None:
         """A policy may want to look again very soon, but not for ever."""
@@ -171,63 +189,152 @@ class Simulation:
         rows.gang_size[position] = spec.gang_size
         rows.arrival_s[position] = job.arrival_s
         rows.alone_s[position] = steps / self._ground.best_pace(spec)
+        rows.is_guaranteed[position] = spec.job_class is JobClass.GUARANTEED
         if job.duration_s > EPSILON_S:
-            self._living[spec.id] = Living(position, spec, steps)
+            self._living[spec.id] = Living(position, spec, steps, self._world.profile(spec, self._seed))
             events.append(Submitted(spec))
         else:  # nothing to do: over before anybody could decide on it
-            rows.first_start_s[position] = rows.finish_s[position] = job.arrival_s
+            rows.first_start_s[position] = rows.first_steps_s[position] = rows.finish_s[position] = job.arrival_s
             self._finished += 1
 
     def _finish(self, living: Living, now: float) -> Event:
         rows, position = self._rows, living.position
+        living.settle(now)
         rows.first_start_s[position] = living.first_start_s
+        rows.first_steps_s[position] = now if math.isnan(living.first_steps_s) else living.first_steps_s
         rows.finish_s[position] = now
-        rows.run_s[position] = living.run_s + now - living.started_s
         rows.preemptions[position] = living.preemptions
+        generation = living.generation
+        self._leave(living, now)
+        rows.run_s[position] = living.run_s
+        rows.guest_s[position] = living.guest_s
         del self._living[living.spec.id]
         self._finished += 1
         if self._finished % REPORT_EVERY == 0:
             self._watch(self._finished)
-        generation, living.generation = living.generation, 0
         return Finished(living.spec.id, generation)
+
+    def _measure(self, living: Living) -> Event:
+        beside = {one.spec.id for device in living.devices for one in self._on(device)} - {living.spec.id}
+        noise = self._world.noise(living.spec.id, self._seed, living.version)
+        profile = living.profile
+        return Measured(
+            living.spec.id,
+            living.generation,
+            living.pace * noise,
+            profile.utilisation,
+            profile.persistent_bytes,
+            profile.ephemeral_bytes,
+            tuple(sorted(beside)),
+        )
 
     # ---- what is done
 
     def _carry_out(self, commands: Iterable[Command], now: float) -> None:
         for command in commands:
             match command:
-                case Start():
-                    self._start(command, now)
-                case Preempt():
-                    self._preempt(command, now)
-                case WakeAt():
-                    self._wake_at = command.time_s
+                case Start(job_id, generation, allocation):
+                    rule = Occupant(
+                        self._living[job_id].profile, command.lane, base=command.base, weight=command.weight
+                    )
+                    living = self._enter(job_id, generation, allocation, rule, now)
+                    self._holders.update(dict.fromkeys(living.devices, living))
+                case Seat(job_id, generation, seating):
+                    rule = Occupant(
+                        self._living[job_id].profile, seating.lane, seating.is_throttled, seating.base, seating.weight
+                    )
+                    self._enter(job_id, generation, seating.allocation, rule, now).is_guest = True
+                case Preempt(job_id) | Unseat(job_id):
+                    self._pause(self._living[job_id], now)
+                case WakeAt(time_s):
+                    self._wake_at = time_s
 
-    def _start(self, command: Start, now: float) -> None:
-        living = self._living[command.job_id]
-        rate_hz, slowdown = self._ground.pace(living.spec, command.allocation)
-        delay_s = self._world.preemption_s if command.generation > 1 else 0.0
-        if command.generation == 1:
+    def _enter(self, job_id: str, generation: int, allocation: Allocation, rule: Occupant, now: float) -> Living:
+        """It computes here from now on, once it has got going."""
+        living = self._living[job_id]
+        delay_s = self._delay_s(living, allocation)
+        if living.generation:
+            self._leave(living, now)  # a guest that got devices of its own
+        if not living.last_generation:
             living.first_start_s = now
-        living.generation = living.last_generation = command.generation
-        living.pace = rate_hz / slowdown
+        rate_hz, slowdown = self._ground.pace(living.spec, allocation)
+        living.generation = living.last_generation = generation
+        living.usual_pace = rate_hz / slowdown
+        living.allocation = allocation
+        living.devices = tuple(devices_of(allocation))
+        living.as_occupant = rule
+        living.is_guest = False
         living.started_s = now
         living.paces_from_s = now + delay_s
         living.is_as_reckoned = slowdown == 1.0 and delay_s == 0.0
-        ends_s = living.paces_from_s + living.steps_left / living.pace
-        heappush(self._to_come, (ends_s, living.position, living.generation, living))
+        self._disturbed[job_id] = living
+        self._disturb_beside(living)
+        return living
 
-    def _preempt(self, command: Preempt, now: float) -> None:
-        living = self._living[command.job_id]
-        living.steps_left -= max(0.0, now - living.paces_from_s) * living.pace
-        living.run_s += now - living.started_s
+    def _delay_s(self, living: Living, allocation: Allocation) -> float:
+        """What it takes to get going again: nothing where it computes already, little where it pauses in memory."""
+        if not living.last_generation:
+            return 0.0
+        if living.allocation != allocation:
+            return self._world.preemption_s
+        return 0.0 if living.generation else self._world.pause_s
+
+    def _pause(self, living: Living, now: float) -> None:
         living.preemptions += 1
-        living.generation = 0  # what was to come of it is stale
+        self._leave(living, now)
         if not living.is_as_reckoned:
             self._notes.append(living)
-        if len(self._to_come) > 64 + 2 * len(self.scheduler.ledger.running):
-            self._to_come = [item for item in self._to_come if item[2] == item[3].generation]
+        if len(self._to_come) > 64 + 2 * len(self._living):
+            self._to_come = [item for item in self._to_come if item[2] == item[3].version]
             heapify(self._to_come)
+
+    def _leave(self, living: Living, now: float) -> None:
+        """It computes no more where it was."""
+        living.settle(now)
+        living.run_s += now - living.started_s
+        if living.is_guest:
+            living.guest_s += now - living.started_s
+        living.generation = 0
+        living.version += 1  # what was to come of it is stale
+        for device in living.devices:
+            if self._holders.get(device) is living:
+                del self._holders[device]
+        self._disturb_beside(living)
+
+    def _disturb_beside(self, living: Living) -> None:
+        if self._shares:
+            for device in living.devices:
+                for one in self._on(device):
+                    self._disturbed[one.spec.id] = one
+
+    def _on(self, device: Device) -> list[Living]:
+        """Who computes on a device: its holder first, then its guests."""
+        guests = [
+            self._living[job.id] for job in self.scheduler.ledger.seats.guests.get(device, ()) if job.id in self._living
+        ]
+        return [self._holders[device], *guests] if device in self._holders else guests
+
+    def _pace_anew(self, living: Living, now: float) -> None:
+        """Its pace from now on, among those that are there now."""
+        if not living.generation:
+            return
+        living.settle(now)
+        pace = living.usual_pace * min((self._rate_on(device, living) for device in living.devices), default=1.0)
+        living.is_as_reckoned = living.is_as_reckoned and pace == living.usual_pace
+        living.pace = pace
+        living.version += 1
+        heappush(self._to_come, (living.ends_s, living.position, living.version, living))
+        if self._learns:
+            measured_s = max(now, living.paces_from_s) + self._world.measure_s
+            heappush(self._to_measure, (measured_s, living.position, living.version, living))
+
+    def _rate_on(self, device: Device, living: Living) -> float:
+        here = self._on(device)
+        if len(here) == 1:
+            return 1.0
+        kind = self.scheduler.ledger.nodes[device[0]].device_type
+        rates = rates_on(kind, [one.as_occupant for one in here], self._world.interference)
+        return rates[here.index(living)]
 
     # ---- what is left
 

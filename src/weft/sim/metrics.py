@@ -49,6 +49,10 @@ class Summary:
     jain: float | None
     """Jain's index over tenants of the tenant's mean 1/ρ: its progress rate relative to running alone."""
     bins: Mapping[str, Bin]
+    mean_first_steps_s: float | None = None
+    """From its arrival until a job had made its first 100 steps."""
+    guaranteed_slowdown: float | None = None
+    """Of guaranteed jobs, the mean of the time on their devices over the time alone; None if there are none."""
 
 
 def summarise(run: Run) -> Summary:
@@ -75,6 +79,8 @@ def summarise(run: Run) -> Summary:
         p99_rho=float(np.percentile(measured_rho, 99)) if measured_rho.size else None,
         jain=_jain(_progress_rates(jobs, rho)),
         bins=_bins(jobs, jct_s, queue_s),
+        mean_first_steps_s=None if jobs.first_steps_s is None else _mean(jobs.first_steps_s - jobs.arrival_s),
+        guaranteed_slowdown=_guaranteed_slowdown(jobs),
     )
 
 
@@ -83,7 +89,7 @@ def completion_s(jobs: JobTable) -> Floats:
 
 
 def queueing_s(jobs: JobTable) -> Floats:
-    """All the time a job held no devices; rounding must not make a wait negative."""
+    """All the time a job had no devices; rounding must not make a wait negative."""
     return np.maximum(completion_s(jobs) - jobs.run_s, 0.0)
 
 
@@ -96,7 +102,8 @@ def finish_time_fairness(jobs: JobTable) -> Floats:
 
 
 def _utilisation(run: Run, makespan_s: float) -> float:
-    held_device_s = float((run.jobs.gang_size * run.jobs.run_s).sum())
+    held_s = run.jobs.run_s if run.jobs.guest_s is None else run.jobs.run_s - run.jobs.guest_s
+    held_device_s = float((run.jobs.gang_size * held_s).sum())
     return held_device_s / (run.device_count * makespan_s) if makespan_s > 0 else 0.0
 
 
@@ -119,6 +126,13 @@ def _bins(jobs: JobTable, jct_s: Floats, queue_s: Floats) -> dict[str, Bin]:
         name: Bin(int(inside.sum()), _mean(jct_s[inside]), _mean(queue_s[inside]))
         for name, inside in zip(BIN_NAMES, members, strict=True)
     }
+
+
+def _guaranteed_slowdown(jobs: JobTable) -> float | None:
+    if jobs.is_guaranteed is None:
+        return None
+    some = (jobs.is_guaranteed > 0) & (jobs.alone_s > 0)
+    return _mean(jobs.run_s[some] / jobs.alone_s[some])
 
 
 def _mean(values: Floats) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
 from weft.core.values import Cluster, JobSpec
@@ -18,9 +19,14 @@ class Request:
     cluster: Cluster
     world: World
     seed: int
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    """Devices for guaranteed jobs, by tenant."""
 
     def check(self) -> None:
         """Raise InputError if some job could never run: before hours of work, not after."""
+        for tenant, devices in self.quotas.items():
+            if devices < 0:
+                raise InputError(f"{tenant} has a quota of {devices} devices", "a quota is 0 or more")
         self.world.check_types(self.cluster, self.trace.device_types)
         if self.trace.largest_gang <= self._gang_for_all():
             return
@@ -40,11 +46,11 @@ class Request:
                 "give a larger max_share, or a larger cluster",
             )
         quantum_s = named.parameters.get("quantum_s")
-        if isinstance(quantum_s, int | float) and quantum_s <= self.world.preemption_s:
+        if isinstance(quantum_s, int | float) and quantum_s <= self.world.pause_s:
             raise InputError(
                 f"{named.label}: in a quantum of {quantum_s:g} s nobody makes progress, because a preempted job needs "
-                f"{self.world.preemption_s:g} s to get going again",
-                "give a longer quantum_s, or a world with a smaller preemption_s",
+                f"{self.world.pause_s:g} s to get going again",
+                "give a longer quantum_s, or a world with a smaller pause_s",
             )
 
     def _gang_for_all(self) -> int:

@@ -26,8 +26,13 @@ class JobTable:
     alone_s: Floats
     """How long it runs alone, consolidated, on the fastest type of this cluster that it may use."""
     run_s: Floats
-    """How long it held its devices, all attempts."""
+    """How long it had devices, held or as a guest, all attempts."""
     preemptions: Ints
+    first_steps_s: Floats | None = None
+    """When it had made its first 100 steps, or had ended with fewer; None where nobody looked."""
+    is_guaranteed: Ints | None = None
+    guest_s: Floats | None = None
+    """Of `run_s`, how long it sat on devices as a guest; None where nobody looked."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from weft.sim.result import Run
 
 def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> Run:
     started_s = time.perf_counter()
-    simulation = Simulation(request.trace, request.cluster, named.build(), request.world, request.seed, watch)
+    simulation = Simulation(
+        request.trace, request.cluster, named.build(), request.world, request.seed, watch, request.quotas
+    )
     with _no_garbage_collection():
         simulation.run()
     wall_s = time.perf_counter() - started_s

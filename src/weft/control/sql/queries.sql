@@ -60,14 +60,14 @@ SELECT body FROM environments WHERE id = ?;
 
 -- name: put_job
 INSERT INTO jobs (id, number, array_index, name, tenant, class, state, reason, exit_code, attempt, is_alive, failures,
-  losses, preemptions, submitted_at, started_at, finished_at, not_before, ending, run_s, wait_s, steps, step_rate_hz,
+  losses, preemptions, unseats, submitted_at, started_at, finished_at, not_before, ending, run_s, wait_s, steps, step_rate_hz,
   persistent_bytes, ephemeral_bytes, overflow_bytes, peak_bytes, request, environment)
 VALUES (:id, :number, :array_index, :name, :tenant, :class, :state, :reason, :exit_code, :attempt, :is_alive, :failures,
-  :losses, :preemptions, :submitted_at, :started_at, :finished_at, :not_before, :ending, :run_s, :wait_s, :steps, :step_rate_hz,
+  :losses, :preemptions, :unseats, :submitted_at, :started_at, :finished_at, :not_before, :ending, :run_s, :wait_s, :steps, :step_rate_hz,
   :persistent_bytes, :ephemeral_bytes, :overflow_bytes, :peak_bytes, :request, :environment)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, reason = excluded.reason, exit_code = excluded.exit_code,
   attempt = excluded.attempt, is_alive = excluded.is_alive, failures = excluded.failures, losses = excluded.losses,
-  preemptions = excluded.preemptions, started_at = excluded.started_at, finished_at = excluded.finished_at,
+  preemptions = excluded.preemptions, unseats = excluded.unseats, started_at = excluded.started_at, finished_at = excluded.finished_at,
   not_before = excluded.not_before, ending = excluded.ending, run_s = excluded.run_s, wait_s = excluded.wait_s, steps = excluded.steps,
   step_rate_hz = excluded.step_rate_hz, persistent_bytes = excluded.persistent_bytes,
   ephemeral_bytes = excluded.ephemeral_bytes, overflow_bytes = excluded.overflow_bytes, peak_bytes = excluded.peak_bytes;
@@ -109,9 +109,10 @@ INSERT INTO requests (request_id, number) VALUES (?, ?);
 SELECT number FROM requests WHERE request_id = ?;
 
 -- name: put_attempt
-INSERT INTO attempts (job, attempt, devices, granted_at, started_at, ended_at, outcome, exit_code)
-VALUES (:job, :attempt, :devices, :granted_at, :started_at, :ended_at, :outcome, :exit_code)
-ON CONFLICT (job, attempt) DO UPDATE SET devices = excluded.devices, started_at = excluded.started_at,
+INSERT INTO attempts (job, attempt, devices, lane_base, lane_weight, granted_at, started_at, ended_at, outcome, exit_code)
+VALUES (:job, :attempt, :devices, :lane_base, :lane_weight, :granted_at, :started_at, :ended_at, :outcome, :exit_code)
+ON CONFLICT (job, attempt) DO UPDATE SET devices = excluded.devices, lane_base = excluded.lane_base,
+  lane_weight = excluded.lane_weight, started_at = excluded.started_at,
   ended_at = excluded.ended_at, outcome = excluded.outcome, exit_code = excluded.exit_code;
 
 -- name: live_attempts

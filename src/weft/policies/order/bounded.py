@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.values import EPSILON_S
+from weft.core.values import EPSILON_S, JobClass
 from weft.core.view import View
 from weft.policies.bypass import checked_limit_s
 from weft.policies.stages import Key, KeyedOrder
@@ -33,6 +33,8 @@ class Bounded(KeyedOrder):
         self.preempts = self.inner.preempts
         self.drifts = self.inner.drifts
         self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first
+        self.returns_home = self.inner.returns_home
+        self.heeds_measures = self.inner.heeds_measures
         self.is_moved_by_eviction = self.inner.is_moved_by_eviction
 
     def key(self, job: Job, now: float) -> Key:
@@ -45,14 +47,15 @@ class Bounded(KeyedOrder):
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         inner = self.inner.changes_at(job, now, is_running)
-        if is_running or job.id in self.overdue:
+        if is_running or job.id in self.overdue or job.spec.job_class is JobClass.OPPORTUNISTIC:
             return inner
         waiting_since_s = now if job.is_running else job.since_s
         return min(inner, waiting_since_s + self.limit_s)
 
     def touch(self, job: Job, now: float) -> None:
         self.inner.touch(job, now)
-        if job.is_waiting and now + EPSILON_S >= job.since_s + self.limit_s:
+        is_owed = job.spec.job_class is not JobClass.OPPORTUNISTIC  # who uses what is left is owed nothing
+        if is_owed and job.is_waiting and now + EPSILON_S >= job.since_s + self.limit_s:
             self.overdue.add(job.id)
 
     def learn(self, view: View) -> bool:

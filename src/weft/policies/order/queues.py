@@ -63,11 +63,11 @@ class ServiceQueues(KeyedOrder):
         return job.attained(now)
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
-        if is_running:
-            service = self.service_in_queues(job, now)
+        if is_running or job.seating:
+            service, speed = self.service_in_queues(job, now), 1.0 if is_running else job.speed
             for threshold in self.thresholds:
                 if service + EPSILON_S < threshold:
-                    return now + (threshold - service) / job.gang_size
+                    return now + (threshold - service) / (job.gang_size * speed)
             return math.inf
         if self.promote_knob is None:
             return math.inf

@@ -1,4 +1,4 @@
-"""The forms a trace file may have. Each is known by its header, or by the bracket a JSON log starts with."""
+"""The forms a trace file may have. Each is known by its header, or by what its first line holds where it has none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from weft.sim.trace.batch import Batch
 from weft.sim.trace.file import TraceFile
-from weft.sim.trace.forms import allox, helios, pai, philly, philly_json, plain, tiresias
+from weft.sim.trace.forms import allox, gavel, helios, pai, philly, philly_json, plain, tiresias
 
 
 class Layout(Protocol):
@@ -34,4 +34,5 @@ FORMS: Mapping[str, tuple[Layout, ...]] = {
     "pai": (helios.DERIVED, pai.TASKS),
     "tiresias": (tiresias.SAMPLE,),
     "allox": (allox.EXPERIMENT,),
+    "gavel": (gavel.TRACE,),
 }

@@ -1,0 +1,155 @@
+"""`make bench-live`: sharing devices with real PyTorch jobs under the daemon. Ratios within one run, ABAB."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import weft
+from figures import Figure, show
+from inference import inference
+from live import weft_here
+
+JOB = str(Path(__file__).with_name("share_job.py"))
+FOREVER = 1_000_000
+LOOK_S = 0.2
+INPUT_BOUND = ("384", "12")
+"""A width and milliseconds of waiting: about a third of a step is computed."""
+COMPUTE_BOUND = ("768", "0")
+
+
+def train(client: weft.Client, steps: int, shape: Sequence[str], **options: object) -> str:
+    return client.submit([sys.executable, JOB, "train", str(steps), *shape], **options)
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float, what: str) -> float:
+    """How long it took; a benchmark that waits in vain says for what."""
+    begun_s = time.monotonic()
+    while not holds():
+        if time.monotonic() - begun_s > timeout_s:
+            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(LOOK_S)
+    return time.monotonic() - begun_s
+
+
+def steps(client: weft.Client, ids: Sequence[str]) -> list[int]:
+    return [client.status(job_id)["steps"] or 0 for job_id in ids]
+
+
+def rates(client: weft.Client, ids: Sequence[str], seconds: float) -> list[float]:
+    """Steps a second of each over a while."""
+    before, begun_s = steps(client, ids), time.monotonic()
+    time.sleep(seconds)
+    after, passed_s = steps(client, ids), time.monotonic() - begun_s
+    return [(b - a) / passed_s for a, b in zip(before, after, strict=True)]
+
+
+def decisions(client: weft.Client, job_id: str) -> str:
+    return "; ".join(str(event["text"]) for event in client.events(job_id))
+
+
+# ---- G1
+
+
+def time_slicing(quantum_s: float = 1.0, seconds: float = 72.0) -> list[Figure]:
+    """Six jobs on two devices in turns, against two alone on them just before and just after."""
+    before = _alone_hz()
+    with weft_here("cpu=2", f"gandiva:quantum_s={quantum_s}:quantum_steps=1000000:margin=9") as client:
+        ids = [train(client, FOREVER, COMPUTE_BOUND) for _ in range(6)]
+        wait_until(lambda: min(steps(client, ids)) > 20, 120, "six jobs make steps")
+        shared = rates(client, ids, seconds)
+        newcomer, begun_s = train(client, FOREVER, COMPUTE_BOUND), time.monotonic()
+        wait_until(lambda: steps(client, [newcomer])[0] > 0, 60, "the newcomer makes a step")
+        first_s = time.monotonic() - begun_s
+    alone = statistics.mean([*before, *_alone_hz()])
+    mean, total = statistics.mean(shared), sum(shared) / (2 * alone)
+    worst = max(abs(rate / mean - 1) for rate in shared)
+    return [
+        Figure("G1: 6 jobs on 2 devices: largest difference to an equal share", f"{worst:.1%}", "≤ 5 %", worst <= 0.05),
+        Figure("G1: all together over two alone", f"{total:.3f}", "≥ 0.97", total >= 0.97),
+        Figure(
+            "G1: submit → first step of a seventh, import of torch included", f"{first_s:.1f} s", "≤ 5 s", first_s <= 5
+        ),
+    ]
+
+
+def _alone_hz(seconds: float = 10.0) -> list[float]:
+    with weft_here("cpu=2", "fifo") as client:
+        ids = [train(client, FOREVER, COMPUTE_BOUND) for _ in range(2)]
+        wait_until(lambda: min(steps(client, ids)) > 20, 60, "two jobs make steps")
+        return rates(client, ids, seconds)
+
+
+# ---- G2
+
+
+def packing() -> list[Figure]:
+    kept_gain, kept_words = _packed(INPUT_BOUND, "kept")
+    _, undone_words = _packed(COMPUTE_BOUND, "undone")
+    return [
+        Figure("G2: two input-bound jobs, packed over in turns", f"{kept_gain:.2f}×", "≥ 1.3×", kept_gain >= 1.3),
+        Figure("    what weft says of it", kept_words, "kept", "kept" in kept_words),
+        Figure("G2: two compute-bound jobs", undone_words, "undone", "undone" in undone_words),
+    ]
+
+
+def _packed(shape: Sequence[str], outcome: str) -> tuple[float, str]:
+    """Both together over the mean of each alone, and the words."""
+    with weft_here("cpu=1", "gandiva:margin=0.05") as client:
+        ids = [train(client, FOREVER, shape) for _ in range(2)]
+        wait_until(
+            lambda: outcome in decisions(client, ids[0]) + decisions(client, ids[1]), 150, f"packing is {outcome}"
+        )
+        together = sum(rates(client, ids, 8.0)) if outcome == "kept" else 0.0
+        said = [words for job_id in ids for words in decisions(client, job_id).split("; ") if outcome in words]
+        alone = [_measured_alone_hz(client, job_id) for job_id in ids]
+    return together / statistics.mean(alone), said[0]
+
+
+def _measured_alone_hz(client: weft.Client, job_id: str) -> float:
+    said = [event["text"] for event in client.events(job_id) if event["what"] == "Measured"]
+    return statistics.median(float(text.split()[1]) for text in said if text.endswith("alone"))
+
+
+# ---- L1, L3
+
+
+def lanes(count: int = 8, each: int = 150) -> list[Figure]:
+    """Many small jobs of known memory on one device: in lanes, against one at a time."""
+    ratios = []
+    for _ in range(2):
+        one_by_one_s = _makespan("fifo", count, each)
+        ratios.append(one_by_one_s[0] / (in_lanes := _makespan("salus", count, each))[0])
+    mean_ratio = one_by_one_s[1] / in_lanes[1]
+    return [
+        Figure(
+            f"L1/L3: {count} small jobs, one at a time over in lanes: makespan", f"{statistics.median(ratios):.2f}×"
+        ),
+        Figure("    mean completion time", f"{mean_ratio:.2f}×"),
+    ]
+
+
+def _makespan(policy: str, count: int, each: int) -> tuple[float, float]:
+    with weft_here("cpu=1", policy) as client:
+        begun_s = time.monotonic()
+        ids = [train(client, each, INPUT_BOUND, gpu_mem="64M") for _ in range(count)]
+        ends = []
+        for job_id in ids:
+            assert client.wait(job_id)["state"] == "SUCCEEDED"
+            ends.append(time.monotonic() - begun_s)
+        return ends[-1], statistics.mean(ends)
+
+
+def main() -> int:
+    wanted = set(sys.argv[1:])
+    parts = {"G1": time_slicing, "G2": packing, "L1": lanes, "L4": inference}
+    met = [show(name, part()) for name, part in parts.items() if not wanted or name in wanted]
+    print("\nAll goals met." if all(met) else "\nSome goals were missed: see above.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

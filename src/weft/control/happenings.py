@@ -1,0 +1,103 @@
+"""What happened to a job and what was decided about it, from its log, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft.control.views import Json, iso
+from weft.core.plain import reason_of
+from weft.core.reasons import Code, Reason
+from weft.sim.words import span
+
+DECIDED = ("Start", "Preempt", "Seat", "Unseat", "Noted")
+"""What a policy says of a job, each time with a reason. What is only noted changes nothing."""
+
+
+def decisions(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """All that was decided about a job, in order."""
+    return [
+        {"at": iso(row["at"]), "what": row["kind"], "reason": str(reason_of(json.loads(row["body"])["reason"]))}
+        for row in rows
+        if row["kind"] in DECIDED
+    ]
+
+
+def preemptions(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """Each with why it was chosen and what it cost: the wait for a boundary, and the time until it went on."""
+    found: list[Json] = []
+    last: Json | None = None
+    for row in rows:
+        body = json.loads(row["body"])
+        if row["kind"] == "Preempt":
+            reason = reason_of(body["reason"])
+            by = str(reason.details[0]) if reason.details else ""
+            last = {"at": iso(row["at"]), "by": by, "reason": str(reason), "at_s": row["at"], "paused_s": None}
+            found.append(last)
+        elif row["kind"] == "Unseat":
+            last = None  # the next pause is a guest's
+        elif last is None:
+            continue
+        elif row["kind"] == "Reported" and body["what"] in ("paused", "left"):
+            last["depth"] = body.get("depth", "checkpoint")
+            last.update({key: body.get(key) for key in ("waited_s", "step", "how", "held_bytes")})
+        elif row["kind"] in ("Start", "Seat") and last["paused_s"] is None:
+            last["paused_s"] = round(row["at"] - last["at_s"], 3)
+    for each in found:
+        del each["at_s"]
+    return found
+
+
+def decided_in_words(decided: Sequence[Json], preempted: Sequence[Json]) -> list[str]:
+    """A line for each, in order; of a preemption, with what it cost."""
+    told = [(one["at"], _preemption_in_words(one)) for one in preempted]
+    told += [(one["at"], f"{one['at']}: {one['reason']}") for one in decided if one["what"] != "Preempt"]
+    return [line for _, line in sorted(told, key=lambda each: str(each[0]))]
+
+
+def _preemption_in_words(one: Json) -> str:
+    text = f"{one['at']}: {one['reason']}"
+    if one.get("depth"):
+        text += f"; paused at step {one['step']} (depth {one['depth']}) after {1000 * (one['waited_s'] or 0):.0f} ms"
+        text += f", holding {one['held_bytes'] / 2**20:.0f} MiB" if one.get("held_bytes") else ""
+    return text + (f", went on after {span(one['paused_s'])}" if one["paused_s"] is not None else "")
+
+
+def event_in_words(kind: str, body: Json) -> str | None:
+    """One line of a job's history; None for what says nothing to people."""
+    if kind in DECIDED:
+        return str(reason_of(body["reason"]))
+    match kind:
+        case "Submitted":
+            return "submitted"
+        case "Measured":
+            beside = f"beside {', '.join(body['neighbours'])}" if body["neighbours"] else "alone"
+            return f"measured: {body['rate_hz']:.3g} steps a second {beside}"
+        case "Held":
+            reason = reason_of(body["reason"])
+            return None if reason.code is Code.ENDING else f"{reason}"
+        case "Released":
+            return "released"
+        case "Stopping":
+            return f"{Reason(Code.ENDING, (body['reason'],))}"
+        case "Ended":
+            return f"{body['state'].lower()}" + (f": {body['reason']}" if body["reason"] else "")
+        case "Reported":
+            return _report_in_words(body)
+    return None
+
+
+def _report_in_words(body: Json) -> str:
+    match body["what"]:
+        case "started":
+            return f"attempt {body['attempt']} began as process {', '.join(map(str, body.get('pids', ())))}"
+        case "paused":
+            return f"paused at step {body['step']}, {1000 * (body.get('waited_s') or 0):.0f} ms after it was asked to"
+        case "left":
+            return f"left with a checkpoint of step {body['step']}"
+        case "ended":
+            return f"attempt {body['attempt']} ended with exit code {body['exit_code']}"
+        case "lost":
+            return f"attempt {body['attempt']} was lost: {body.get('message', '')}"
+    return str(body["what"])

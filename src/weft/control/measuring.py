@@ -1,0 +1,66 @@
+"""What nodes measure of jobs that compute, alone or beside others, and what company costs a job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from weft.control.inputs import Measurement
+from weft.control.memory import MOST_COUNTED
+from weft.core.events import Measured
+from weft.core.job import Job
+
+if TYPE_CHECKING:
+    from weft.control.desk import Desk
+
+MOST_NEIGHBOURS = 1_000
+
+
+def measurement_of(message: Mapping[str, Any]) -> Measurement | None:
+    """A node's word, if it makes sense; it comes from pages that a job may have written over."""
+    numbers = [message.get(name) for name in ("rate_hz", "utilisation", "persistent_bytes", "ephemeral_bytes")]
+    neighbours = message.get("neighbours") or []
+    is_sane = (
+        isinstance(message.get("job"), str)
+        and isinstance(message.get("attempt"), int)
+        and isinstance(message.get("generation"), int)
+        and all(isinstance(number, int | float) and 0 <= number <= MOST_COUNTED for number in numbers)
+        and isinstance(neighbours, list)
+        and len(neighbours) <= MOST_NEIGHBOURS
+        and all(isinstance(each, str) for each in neighbours)
+    )
+    if not is_sane:
+        return None
+    rate_hz, utilisation, persistent_bytes, ephemeral_bytes = (number or 0 for number in numbers)
+    return Measurement(
+        message["attempt"],
+        Measured(
+            message["job"],
+            message["generation"],
+            float(rate_hz),
+            float(utilisation),
+            int(persistent_bytes),
+            int(ephemeral_bytes),
+            tuple(sorted(neighbours)),
+        ),
+    )
+
+
+def measured(desk: Desk, word: Measurement, now: float) -> None:
+    """Of the lease that the job computes under now; anything else comes too late to be of use."""
+    record = desk.records.get(word.measured.job_id)
+    if record is None or not record.is_alive or record.ending or record.attempt != word.attempt:
+        return
+    job = desk.job(record.id)
+    if job.is_computing and job.generation == word.measured.generation:
+        desk.tell(word.measured, now)
+
+
+def interference_ratio(job: Job, beside: Collection[str]) -> float | None:
+    """Its rate beside these jobs as a part of its rate alone; None while one of the two is not measured."""
+    measured, alone = job.measured, job.alone
+    if measured is None or alone is None or not beside or set(measured.neighbours) != set(beside):
+        return None
+    ratio = measured.rate_hz / alone.rate_hz if alone.rate_hz else math.inf
+    return round(ratio, 4) if math.isfinite(ratio) else None

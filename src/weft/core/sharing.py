@@ -1,0 +1,140 @@
+"""Seats for guests: what a policy proposes, and the check that says no."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from weft.core.commands import Allocation, Seating
+from weft.core.errors import PlanRejectedError
+from weft.core.memory import needed_bytes
+from weft.core.reasons import Reason
+from weft.core.value import value
+
+if TYPE_CHECKING:
+    from weft.core.job import Job
+    from weft.core.ledger import Ledger
+
+Device = tuple[int, int]
+"""The index of its node, and which of the node's devices it is."""
+
+
+@value
+class Offer:
+    """Let a waiting job compute on devices that it does not hold."""
+
+    job_id: str
+    seating: Seating
+    reason: Reason
+
+
+@value
+class Withdrawal:
+    """A guest is to leave its seat; it waits as before."""
+
+    job_id: str
+    reason: Reason
+
+
+@value
+class Note:
+    """What was learnt of a seat that stays as it is, for whoever asks."""
+
+    job_id: str
+    reason: Reason
+
+
+@value
+class Sharing:
+    """Withdrawals come first, so a guest may change its seat in one proposal."""
+
+    offers: Sequence[Offer] = ()
+    withdrawals: Sequence[Withdrawal] = ()
+    notes: Sequence[Note] = ()
+    wake_at: float = math.inf
+
+
+def devices_of(allocation: Allocation) -> Iterator[Device]:
+    """The single devices of an allocation."""
+    for node, mask in allocation:
+        rest = mask
+        while rest:
+            yield node, (rest & -rest).bit_length() - 1
+            rest &= rest - 1
+
+
+def holders(ledger: Ledger) -> dict[Device, Job]:
+    """Who holds each device that somebody holds."""
+    return {device: job for job in ledger.running.values() for device in devices_of(job.allocation)}
+
+
+def fits(ledger: Ledger, device: Device, jobs: Sequence[tuple[Job, int]]) -> bool:
+    """Whether these jobs, each with its lane, may be together on a device: the safety condition, and who shares at all.
+
+    Of a job whose memory is not known nobody can say that it fits beside others.
+    """
+    if len(jobs) < 2:
+        return True
+    capacity_bytes = ledger.nodes[device[0]].memory_bytes
+    known = [(job.memory, lane) for job, lane in jobs if job.spec.may_share]
+    members = [(memory, lane) for memory, lane in known if memory is not None]
+    return capacity_bytes is not None and len(members) == len(jobs) and needed_bytes(members) <= capacity_bytes
+
+
+def check(sharing: Sharing, ledger: Ledger, now: float) -> None:
+    """The one place that says no to seats. Raises PlanRejectedError, and has changed nothing."""
+    if not sharing.wake_at > now:
+        raise PlanRejectedError(f"the policy asks to be woken at {sharing.wake_at:g} s, which is not after {now:g} s")
+    if not sharing.offers and not sharing.withdrawals:
+        return
+    leaving = [withdrawal.job_id for withdrawal in sharing.withdrawals]
+    for job_id in leaving:
+        if job_id not in ledger.seats.seated or leaving.count(job_id) > 1:
+            raise PlanRejectedError(f"{job_id} is to leave a seat that it has not")
+    held = holders(ledger) if sharing.offers else {}
+    together: dict[Device, list[tuple[Job, int]]] = {}
+    taken = set[str]()
+    for offer in sharing.offers:
+        job = ledger.jobs.get(offer.job_id)
+        may_sit = job is not None and job.is_waiting and (job.seating is None or job.id in leaving)
+        if job is None or not may_sit or job.id in taken:
+            raise PlanRejectedError(f"{offer.job_id} is offered a seat but does not wait for one")
+        taken.add(job.id)
+        _check_seat(job, offer.seating, ledger)
+        for device in devices_of(offer.seating.allocation):
+            if device not in together:
+                staying = [
+                    (one, seated_lane(one)) for one in ledger.seats.guests.get(device, ()) if one.id not in leaving
+                ]
+                holder = [(held[device], held[device].lane)] if device in held else []
+                together[device] = holder + staying
+            together[device].append((job, offer.seating.lane))
+    for device, jobs in together.items():
+        if not fits(ledger, device, jobs):
+            names = ", ".join(job.id for job, _ in jobs)
+            raise PlanRejectedError(f"{names} do not fit on one device of {ledger.nodes[device[0]].name}")
+
+
+def seated_lane(job: Job) -> int:
+    return job.seating.lane if job.seating else 0
+
+
+def _check_seat(job: Job, seating: Seating, ledger: Ledger) -> None:
+    """A guest's gang sits whole, on devices that are there, of one type that it allows, and nobody else's."""
+    kinds, count = set[str](), 0
+    for node, mask in seating.allocation:
+        is_there = 0 <= node < len(ledger.nodes) and ledger.is_present[node]
+        usable = ((1 << ledger.nodes[node].device_count) - 1) & ~ledger.blocked_masks[node] if is_there else 0
+        if not mask or mask & ~usable:
+            raise PlanRejectedError(f"{job.id} is seated on devices that are not there: {seating.allocation}")
+        kinds.add(ledger.nodes[node].device_type)
+        count += mask.bit_count()
+    if count != job.gang_size or len({node for node, _ in seating.allocation}) != len(seating.allocation):
+        raise PlanRejectedError(f"{job.id} needs its gang of {job.gang_size} whole, but sits at {seating.allocation}")
+    if len(kinds) != 1 or not job.spec.allows(*kinds):
+        raise PlanRejectedError(f"{job.id} may not run on {' and '.join(sorted(kinds))}")
+    if seating.lane < 0 or (seating.lane and job.gang_size > 1):
+        raise PlanRejectedError(f"{job.id}, a gang of {job.gang_size}, cannot take turns in lane {seating.lane}")
+    if not 0.0 < seating.speed <= 1.0:
+        raise PlanRejectedError(f"{job.id} is seated with a speed of {seating.speed:g}")

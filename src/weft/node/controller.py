@@ -1,0 +1,232 @@
+"""AntMan's controller: guests compute on a device as far as its holder does not notice. Pure: time is an argument.
+
+First the holder's step time alone is learnt, while the guests stand still. Then their duty is raised by a little as
+long as the holder's steps take no longer than that, and halved at once when they do. Who looks slow may be innocent:
+a machine's speed drifts. So after a cut the time alone is learnt anew, and a cut that was not deserved is undone.
+
+A guest in the kernel's idle class is not paced: there it computes at full duty, or stands still. Beside a holder that
+idles for 40 % of its time, in two looks of 3 s each, the holder stood in line for 0.2 and 0.5 % of the time with the
+guest at full duty, no more than without it (0.4 to 1.2 %), and for 2.2 and 2.7 % with it at a duty of 20 %. Perhaps
+because each time a paced guest wakes up the kernel owes it a little of the core; that was not looked into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weft.core.value import value
+from weft.node.controls import GuestSetting, Sample, Setting
+from weft.node.evidence import HI, evidence
+from weft.node.gauge import Window, typical
+from weft.node.limits import Need, Peak, divided
+
+FIRST_DUTY, RAISE_BY = 5, 5
+PERIOD_S, PERIOD_STEPS = 1.0, 10
+LEARN_STEPS, REFRESH_STEPS, LEARN_S = 20, 10, 1.0
+REFRESH_S, SOONEST_S, FRESH_S = 600.0, 30.0, 5.0
+GATE_PATIENCE_S = 30.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 300.0
+WARM_UP_STEPS = 3
+OF_THE_NEW = 0.3
+NOTHING = Window()
+LEAP, RESHAPED = 10.0, 1.25
+
+
+@value
+class Charge:
+    """A cut, until it is known whether it was deserved: what was seen, and the duties before it."""
+
+    seen: Window
+    duties: tuple[tuple[str, int], ...]
+
+
+@value
+class State:
+    duties: tuple[tuple[str, int], ...] = ()
+    unpaced: frozenset[str] = frozenset()
+    gains: tuple[tuple[str, float], ...] = ()
+    baseline: Window | None = None
+    learnt_s: float = 0.0
+    learning_since_s: float | None = None
+    alone: Window = NOTHING
+    beside: Window = NOTHING
+    recent: Window = NOTHING
+    last_s: float | None = None
+    noise: float = 0.0
+    """By how much the typical step of one period differs from that of the next, for whatever reason."""
+    period_from_s: float = 0.0
+    to_skip: int = 0
+    was_quiet: bool = True
+    charge: Charge | None = None
+    resting_until_s: float = 0.0
+    wait_s: float = FIRST_WAIT_S
+    peak: Peak = Peak()
+    shape_bytes: int = 0
+
+
+def adjust(state: State, sample: Sample, now_s: float, capacity_bytes: int = 0) -> tuple[State, Setting]:
+    """The next state, and what to set now. Capacity 0: memory is not for us to divide."""
+    state = _with_steps(_with_guests(state, sample, now_s), sample, now_s)
+    state = replace(state, peak=state.peak.noted(sample.needed_bytes, now_s))
+    state = _learnt(state, sample, now_s)
+    if state.learning_since_s is None and _must_learn(state, sample, now_s):
+        state = replace(state, learning_since_s=now_s, alone=NOTHING)
+    if _is_period_over(state, now_s) and state.learning_since_s is None:
+        state = _judged(state, now_s)
+    return state, _setting(state, sample, now_s, capacity_bytes)
+
+
+# ---- what is seen ---------------------------------------------------------------------------------------------------
+
+
+def _with_guests(state: State, sample: Sample, now_s: float) -> State:
+    duties, gains = dict(state.duties), dict(state.gains)
+    unpaced = frozenset(guest.job_id for guest in sample.guests if guest.is_idle)
+    present = {guest.job_id for guest in sample.guests}
+    if duties.keys() != present or unpaced != state.unpaced:
+        state = _changed(replace(state, charge=None, unpaced=unpaced), now_s)
+    for guest in sample.guests:
+        duty = duties[guest.job_id] = 100 if guest.is_idle else duties.get(guest.job_id, FIRST_DUTY)
+        gain = gains.setdefault(guest.job_id, 1.0)
+        if guest.progress is not None and not guest.is_quiet:
+            gains[guest.job_id] += OF_THE_NEW * (guest.progress * 100 / duty - gain)
+    return replace(
+        state,
+        duties=tuple((guest.job_id, duties[guest.job_id]) for guest in sample.guests),
+        gains=tuple((guest.job_id, gains[guest.job_id]) for guest in sample.guests),
+    )
+
+
+def _with_steps(state: State, sample: Sample, now_s: float) -> State:
+    """Steps of a time in which guests began or ceased to compute are neither alone nor beside them."""
+    is_quiet = all(guest.is_quiet for guest in sample.guests)
+    if is_quiet != state.was_quiet:
+        return replace(_changed(state, now_s), alone=NOTHING, was_quiet=is_quiet)
+    skipped = min(state.to_skip, len(sample.durations_s))
+    steps = sample.durations_s[skipped:]
+    state = replace(state, to_skip=state.to_skip - skipped)
+    if skipped and not steps:
+        return state
+    new = (steps, sample.waited_s, sample.lasted_s)
+    if is_quiet:
+        return replace(state, alone=state.alone.and_then(*new))
+    return replace(state, beside=state.beside.and_then(*new), recent=state.recent.and_then(*new))
+
+
+def _changed(state: State, now_s: float) -> State:
+    """What was seen until now says nothing of what comes."""
+    return replace(state, beside=NOTHING, recent=NOTHING, period_from_s=now_s, to_skip=WARM_UP_STEPS)
+
+
+# ---- the holder alone -----------------------------------------------------------------------------------------------
+
+
+def _must_learn(state: State, sample: Sample, now_s: float) -> bool:
+    if state.baseline is None:
+        return True
+    if now_s - state.learnt_s < SOONEST_S:
+        return False
+    latest = sample.durations_s[-3:]
+    leaps = latest and not 1 / LEAP < sorted(latest)[len(latest) // 2] / typical(state.baseline.steps).typical_s < LEAP
+    low, high = sorted((state.shape_bytes, sample.needed_bytes))
+    return bool(leaps) or high > low * RESHAPED or now_s - state.learnt_s >= REFRESH_S
+
+
+def _learnt(state: State, sample: Sample, now_s: float) -> State:
+    """Whenever nobody else computes there is something to learn, asked for or not."""
+    steps = LEARN_STEPS if state.baseline is None else REFRESH_STEPS
+    if len(state.alone.steps) < steps or state.alone.lasted_s < LEARN_S:
+        since_s = state.learning_since_s
+        if since_s is None or state.baseline is None or now_s - since_s < GATE_PATIENCE_S or state.was_quiet:
+            return state
+        # A guest whose steps are that long is not waited for: what was learnt before stands for another while.
+        return replace(state, learning_since_s=None, learnt_s=now_s)
+    state = replace(state, baseline=state.alone, shape_bytes=sample.needed_bytes, learnt_s=now_s)
+    return _acquitted(replace(state, learning_since_s=None))
+
+
+def _acquitted(state: State) -> State:
+    charge, baseline = state.charge, state.baseline
+    if charge is None or baseline is None:
+        return state
+    if evidence(baseline, charge.seen, state.noise).is_slow:
+        return replace(state, charge=None)
+    return replace(state, charge=None, duties=charge.duties, resting_until_s=0.0)
+
+
+# ---- the guests' duty -----------------------------------------------------------------------------------------------
+
+
+def _is_period_over(state: State, now_s: float) -> bool:
+    return now_s - state.period_from_s >= PERIOD_S and len(state.recent.steps) >= PERIOD_STEPS
+
+
+def _judged(state: State, now_s: float) -> State:
+    """At the end of a control period. All since the last change is the better measure, the period the quicker one."""
+    baseline, state = state.baseline, _with_noise(state)
+    assert baseline is not None
+    recent = evidence(baseline, state.recent, state.noise)
+    overall = evidence(baseline, state.beside, state.noise)
+    if recent.is_slow or overall.is_slow:
+        return _cut(state, now_s)
+    state = replace(state, recent=NOTHING, period_from_s=now_s)
+    if overall.slower < -HI - overall.error and now_s - state.learnt_s >= FRESH_S:
+        return replace(state, learning_since_s=now_s, alone=NOTHING)
+    return _raised(state, now_s) if overall.is_fine and recent.slower < HI else state
+
+
+def _with_noise(state: State) -> State:
+    now_s = typical(state.recent.steps).typical_s
+    differs = abs(now_s / state.last_s - 1) / 2**0.5 if state.last_s else 0.0
+    return replace(state, last_s=now_s, noise=state.noise + OF_THE_NEW * (differs - state.noise))
+
+
+def _raised(state: State, now_s: float) -> State:
+    """Greedily: who makes the most of its duty gets more of it."""
+    duties, gains = dict(state.duties), dict(state.gains)
+    state = replace(state, wait_s=max(FIRST_WAIT_S, state.wait_s / 2))
+    below = [job_id for job_id in duties if duties[job_id] < 100]
+    if not below:
+        return state
+    chosen = max(below, key=lambda job_id: (gains[job_id], -duties[job_id], job_id))
+    duties[chosen] = min(100, duties[chosen] + RAISE_BY)
+    return _changed(replace(state, duties=tuple(duties.items())), now_s)
+
+
+def _cut(state: State, now_s: float) -> State:
+    """Everybody's duty, at once; when nobody's can be, they stand still for a while, longer each time."""
+    charge, before = Charge(state.recent, state.duties), state.duties
+    duties = tuple((job_id, duty if job_id in state.unpaced else max(1, duty // 2)) for job_id, duty in before)
+    if duties == before:
+        until_s, wait_s = now_s + state.wait_s, min(2 * state.wait_s, LONGEST_WAIT_S)
+        state = replace(state, resting_until_s=until_s, wait_s=wait_s)
+    state = _changed(replace(state, duties=duties), now_s)
+    if now_s - state.learnt_s < FRESH_S:
+        return state
+    return replace(state, charge=charge, learning_since_s=now_s, alone=NOTHING)
+
+
+# ---- what to set ----------------------------------------------------------------------------------------------------
+
+
+def _setting(state: State, sample: Sample, now_s: float, capacity_bytes: int) -> Setting:
+    is_resting = now_s < state.resting_until_s
+    stand_still = state.learning_since_s is not None or is_resting
+    is_seen = len(state.beside.steps) >= PERIOD_STEPS
+    holder_bytes, limits = _limits(state, sample, capacity_bytes)
+    guests = {}
+    for job_id, duty in state.duties:
+        has_room = limits is None or job_id in limits
+        is_still = stand_still or not has_room
+        guests[job_id] = GuestSetting(0 if is_still else duty, limits.get(job_id) if limits else None, has_room)
+    reason = "learning" if state.learning_since_s is not None else "resting" if is_resting else "sharing"
+    found = evidence(state.baseline, state.beside, state.noise).slower if state.baseline and is_seen else None
+    return Setting(guests, holder_bytes, found, reason)
+
+
+def _limits(state: State, sample: Sample, capacity_bytes: int) -> tuple[int | None, dict[str, int] | None]:
+    if not capacity_bytes or not state.peak.bytes:
+        return None, None
+    needs = [Need(guest.job_id, guest.persistent_bytes, guest.ephemeral_bytes) for guest in sample.guests]
+    division = divided(capacity_bytes, state.peak.bytes, needs)
+    return division.holder_bytes, dict(division.guests)

@@ -1,0 +1,79 @@
+"""An attempt that runs and should, or that pauses and should run: on the devices and in the seat of its order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from weft.node import moving
+from weft.node.attempt import Attempt
+from weft.node.children import in_thread
+from weft.node.order import State, Wanted
+from weft.node.standing import halt_at
+from weft.node.task import attach
+from weft.node.tended import Sights
+from weft.runtime.failing import reach
+from weft.runtime.layout import Depth
+
+
+async def go_on_running(attempt: Attempt, sights: Sights) -> None:
+    """It runs, and should: on the devices and in the seat of its order. A pause that was asked for and has not come
+    about is taken back."""
+    if attempt.is_answered:
+        _take_back_pause(attempt)
+        return
+    order, before = attempt.order, attempt.record
+    devices = before.devices
+    if attempt.wants_to_move:
+        if attempt.can_move and not await moving.move(attempt):
+            await halt_at(attempt, moving.GATE)  # somebody there may wait for us to leave in turn
+            return
+        if not attempt.can_move and moving.should_leave(attempt):
+            await halt_at(attempt, *moving.LEAVE)
+            return
+        devices = order.devices if attempt.can_move else devices
+    if not order.seat.is_throttled:
+        attempt.ground.guard.release(attempt)  # before it is noted that nobody has to
+    attempt.note(replace(before, devices=devices, generation=order.generation, seat=order.seat))
+    attempt.answered = (order.generation, Wanted.RUN)
+    attempt.ground.company.holding.let_go(before.key, but_for=devices)
+    _take_back_pause(attempt)
+    if attempt.pause or attempt.record.devices != before.devices or attempt.wants_to_move:
+        attempt.say_resumed()
+    attempt.pause = None
+    attempt.ground.company.wake_comers()
+
+
+def _take_back_pause(attempt: Attempt) -> None:
+    """Who is held back for others may be told to stand still now and then."""
+    task = attempt.attached()
+    if task.wanted != Depth.RUN and not attempt.is_throttled:
+        task.resume()
+
+
+async def resume(attempt: Attempt, sights: Sights) -> None:
+    order = attempt.order
+    if attempt.wants_to_move and not attempt.can_move and moving.should_leave(attempt):
+        await halt_at(attempt, *moving.LEAVE)
+        return
+    devices = order.devices if attempt.can_move else attempt.record.devices
+    is_there = await moving.move(attempt) if attempt.can_move else attempt.ground.company.take(attempt, devices)
+    if not is_there:
+        return
+    if not order.seat.is_throttled:
+        attempt.ground.guard.release(attempt)
+    attempt.note(replace(attempt.record, devices=devices, generation=order.generation, seat=order.seat))
+    reach("coordinator-resuming")
+    await in_thread(_go_on, attempt.pages, attempt.shepherds)
+    reach("coordinator-resumed")
+    attempt.state, attempt.pause, attempt.held_bytes = State.RUNNING, None, 0
+    attempt.answered = (attempt.record.generation, Wanted.RUN)
+    attempt.say_resumed()
+    attempt.wake()
+
+
+def _go_on(pages: Sequence[Path], shepherds: frozenset[int]) -> None:
+    with attach(*pages) as task:
+        task.shepherds = shepherds
+        task.resume()

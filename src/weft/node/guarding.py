@@ -1,0 +1,143 @@
+"""Guests that are held back, so that whoever holds their devices runs as if alone: who, beside whom, and since when.
+
+One throttle for each holder with such guests; made and ended as attempts come, pause and go. A guest alone computes at
+its full duty.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from weft.core.errors import WeftError
+from weft.node import idling
+from weft.node.controller import FIRST_DUTY
+from weft.node.controls import GuestSetting
+from weft.node.holding import Key
+from weft.node.throttling import Seated, Throttle
+
+if TYPE_CHECKING:
+    from weft.node.attempt import Attempt
+    from weft.node.company import Company
+
+TICK_S = 0.1
+
+log = logging.getLogger(__name__)
+
+
+class Guard:
+    def __init__(self, company: Company) -> None:
+        self._company = company
+        self._throttles: dict[Key, Throttle] = {}
+        self._beside: dict[Key, Key] = {}
+        """The holder beside whom each guest is held back."""
+        self._slowed: dict[Key, Seated] = {}
+        """Guests that are held back without measuring: their holder makes no steps, or they have several."""
+
+    def tick(self, now_s: float) -> None:
+        beside, slowed = self._wanted()
+        for key in [*self._beside, *self._slowed]:
+            if beside.get(key) != self._beside.get(key) or (key in slowed) != (key in self._slowed):
+                self._free(key)
+        for key in list(self._throttles.keys() - set(beside.values())):
+            self._close(key)
+        for key, holder in beside.items():
+            if key not in self._beside:
+                self._add(key, holder)
+        for key in slowed - self._slowed.keys():
+            self._slow(key)
+        for attempt in self._company:
+            is_held_back = attempt.record.key in beside or attempt.record.key in slowed
+            if attempt.was_throttled and attempt.is_settled and not is_held_back:
+                self.release(attempt)
+        for holder, throttle in list(self._throttles.items()):
+            try:
+                throttle.tick(now_s)
+            except (WeftError, OSError) as error:  # its page is gone, or one of its guests'
+                log.warning("guests of job %s are not held back: %s", holder[0], error)
+
+    def release(self, attempt: Attempt) -> None:
+        """It is about to pause, to end, or to hold devices itself: it is as if it had never been held back, nor had
+        guests that are."""
+        key = attempt.record.key
+        if key in self._throttles:
+            self._close(key)
+        if key in self._beside or key in self._slowed:
+            self._free(key)
+        elif attempt.was_throttled:  # by a coordinator that was killed
+            task = attempt.attached()
+            task.set_duty(100)
+            idling.undo(task.roots)
+            attempt.set_own_limit()
+        attempt.was_throttled = False
+
+    def _wanted(self) -> tuple[dict[Key, Key], set[Key]]:
+        """The holder beside whom each guest is to be held back, and guests who are to be so without measuring."""
+        beside, slowed = dict[Key, Key](), set[Key]()
+        for guest in self._company:
+            if not (guest.is_settled and guest.record.seat.is_guest and guest.record.seat.is_throttled):
+                continue
+            holders = [each for each in self._company.beside(guest) if _is_held_up(each, guest)]
+            if len(holders) == 1 and holders[0].attached().ranks:
+                beside[guest.record.key] = holders[0].record.key
+            elif holders:
+                slowed.add(guest.record.key)
+        return beside, slowed
+
+    def _add(self, key: Key, holder: Key) -> None:
+        guest = self._company.attempts[key]
+        if holder not in self._throttles:
+            held = self._company.attempts[holder]
+            self._throttles[holder] = Throttle(held.attached(), _capacity_bytes(held), on_cores=_is_on_cores(held))
+        guest.is_throttled = guest.was_throttled = True
+        self._throttles[holder].add(key[0], guest.attached(), int(guest.record.launch.get("memory_bytes") or 0))
+        self._beside[key] = holder
+
+    def _slow(self, key: Key) -> None:
+        guest = self._company.attempts[key]
+        guest.is_throttled = guest.was_throttled = True
+        seated = self._slowed[key] = Seated(key[0], guest.attached(), 0)
+        seated.obey(GuestSetting(FIRST_DUTY))
+        if _is_on_cores(guest):
+            seated.idle([pid for each in self._company.beside(guest) for pid in each.attached().roots])
+
+    def _free(self, key: Key) -> None:
+        holder = self._beside.pop(key, None)
+        if holder is not None:
+            self._throttles[holder].remove(key[0])
+        else:
+            self._slowed.pop(key).free()
+        self._freed(key)
+
+    def _freed(self, key: Key) -> None:
+        """It has its own limit again, and may be held back anew."""
+        if attempt := self._company.attempts.get(key):
+            attempt.is_throttled = attempt.was_throttled = False
+            attempt.set_own_limit()
+
+    def _close(self, holder: Key) -> None:
+        guests = [guest for guest, beside in self._beside.items() if beside == holder]
+        self._throttles.pop(holder).close()
+        for guest in guests:
+            del self._beside[guest]
+        for key in (*guests, holder):
+            self._freed(key)
+
+
+def _is_held_up(holder: Attempt, guest: Attempt) -> bool:
+    """Whether it is to be as if alone. With one in its own lane it takes turns: held back in its turn, the guest would
+    keep it waiting."""
+    is_in_one_lane = bool(holder.record.lane) and holder.record.lane == guest.record.lane
+    return holder.is_settled and not holder.record.seat.is_guest and not is_in_one_lane
+
+
+def _is_on_cores(attempt: Attempt) -> bool:
+    """Then the kernel can let others compute only while it does not want to."""
+    return bool(attempt.ground.kind.cores(attempt.ground.some(attempt.record.devices)))
+
+
+def _capacity_bytes(holder: Attempt) -> int:
+    """What there is to divide: of each of its devices, if each of its tasks has one."""
+    devices = holder.ground.some(holder.record.devices)
+    has_one_each = int(holder.record.launch["devices_per_task"]) == 1
+    return min((device.memory_bytes for device in devices), default=0) if has_one_each else 0

@@ -1,0 +1,96 @@
+"""The lanes of this node's devices: which tasks are launched in them, whose turn comes when, and what is left of them.
+
+Only who is alone on one device can be in a lane: a rank of a gang would wait for its turn while the others wait for it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.node.devices import Device
+from weft.node.processes import is_alive
+from weft.node.seat import Seat
+from weft.runtime import lanes, layout
+from weft.runtime.lanes import Member
+
+if TYPE_CHECKING:
+    from weft.node.kinds import Kind
+    from weft.node.records import Record
+
+UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
+A_LANE = re.compile(r"lane-[0-9]+-[0-9]+")
+
+
+def lane_for(seat: Seat, record: Record, devices: Sequence[int], kind: Kind) -> int:
+    """The lane that the order's attempt is launched in; 0 if that is none, or if it cannot be in one."""
+    can_join = kind.has_lanes and record.tasks == 1 and len(devices) == 1
+    return seat.lane if can_join else 0
+
+
+def page_of(run: Path, record: Record) -> Path | None:
+    """The page of the lane it was launched in. Who is in a lane does not change devices, so it is of this one."""
+    return run / f"lane-{record.devices[0]}-{record.lane}" if record.lane else None
+
+
+def environment(run: Path, record: Record, devices: Sequence[Device]) -> dict[str, str]:
+    """What its task is told. How much the lane may grow to is what the device has; it grows to what is needed."""
+    path = page_of(run, record)
+    if path is None:
+        return {}
+    return {"WEFT_LANE": str(path), "WEFT_LANE_CAPACITY": str(sum(device.memory_bytes for device in devices))}
+
+
+def words(seat: Seat) -> dict[int, int]:
+    """What stands on its control page about its place among those who wait for a turn."""
+    return {layout.LANE_BASE: seat.base & UNSIGNED, layout.LANE_WEIGHT: seat.weight & UNSIGNED}
+
+
+def set_order(path: Path, pids: Collection[int], seat: Seat) -> None:
+    """The same for members that have joined: they took from the control page what stood there then."""
+    with suppress(OSError, ValueError), _opened(path) as (numbers, signed):
+        for at in _members(numbers):
+            if numbers[at + Member.PID] in pids:
+                signed[at + Member.BASE], signed[at + Member.WEIGHT] = seat.base, seat.weight
+
+
+def remove_unused(run: Path, used: Collection[Path]) -> None:
+    """The pages of lanes that no attempt is in, and no process: a last member that is killed leaves its page behind."""
+    for path in run.glob("lane-*"):
+        if A_LANE.fullmatch(path.name) and path not in used and not _has_living(path):
+            path.unlink(missing_ok=True)
+
+
+def _has_living(path: Path) -> bool:
+    try:
+        with _opened(path) as (numbers, _):
+            return any(
+                is_alive(numbers[at + Member.PID], numbers[at + Member.START])
+                for at in _members(numbers)
+                if numbers[at + Member.PID]
+            )
+    except (OSError, ValueError):  # gone, or no lane
+        return False
+
+
+def _members(numbers: memoryview) -> Iterator[int]:
+    """Where the words of each member begin."""
+    for slot in range(lanes.LANE_MEMBERS if numbers[lanes.MAGIC] == lanes.LANE_MAGIC else 0):
+        yield lanes.MEMBERS + slot * lanes.MEMBER_WORDS
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[memoryview, memoryview]]:
+    """The lane's page as words, without and with their sign. To open it takes no claim that closing it would drop."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        mapped = mmap.mmap(fd, lanes.LANE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    finally:
+        os.close(fd)
+    with mapped, memoryview(mapped) as whole, whole.cast("Q") as numbers, whole.cast("q") as signed:
+        yield numbers, signed

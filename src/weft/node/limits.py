@@ -1,0 +1,83 @@
+"""Who may use how much of a device's memory: its holder what it needs, guests what is left. Pure arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weft.core.value import value
+from weft.node.size import LOWEST_DEVICE_LIMIT_BYTES
+
+HEADROOM = 1.05
+WINDOW_S = 600.0
+GRAIN_BYTES = 1 << 20
+"""Limits are whole megabytes, so that they stay the same while needs differ by a tensor."""
+
+
+@value
+class Peak:
+    """The most that was needed in the last five to ten minutes, so a validation every now and then finds its room."""
+
+    now_bytes: int = 0
+    before_bytes: int = 0
+    turned_s: float = 0.0
+
+    @property
+    def bytes(self) -> int:
+        return max(self.now_bytes, self.before_bytes)
+
+    def noted(self, needed_bytes: int, now_s: float) -> Peak:
+        if now_s - self.turned_s >= WINDOW_S / 2:
+            return Peak(needed_bytes, self.now_bytes, now_s)
+        return Peak(max(self.now_bytes, needed_bytes), self.before_bytes, self.turned_s)
+
+
+@value
+class Need:
+    """Of a guest: what it must have (P), and what it could use besides (T); None: that is not known yet."""
+
+    job_id: str
+    persistent_bytes: int
+    ephemeral_bytes: int | None
+
+
+@value
+class Division:
+    """Limits that together are the whole device. A guest without one has no room: even its P does not fit."""
+
+    holder_bytes: int
+    guests: Mapping[str, int]
+
+
+def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> Division:
+    """The holder's need first. Then P of the guests, in their order; then T, of who lacks least.
+
+    That is the greedy way: the smaller the lack, the more a byte gains. What nobody needs is the holder's, so a burst
+    of its that fits in there costs nothing.
+    """
+    capacity_bytes -= capacity_bytes % GRAIN_BYTES
+    left_bytes = capacity_bytes - min(capacity_bytes, _with_headroom(holder_bytes))
+    limits: dict[str, int] = {}
+    for guest in guests:
+        least_bytes = _with_headroom(guest.persistent_bytes)
+        if least_bytes <= left_bytes:
+            limits[guest.job_id] = least_bytes
+            left_bytes -= least_bytes
+    lacking = [(_lack(guest, left_bytes), guest.job_id) for guest in guests if guest.job_id in limits]
+    for lack_bytes, job_id in sorted(lacking):
+        granted_bytes = min(lack_bytes, left_bytes)
+        limits[job_id] += granted_bytes
+        left_bytes -= granted_bytes
+    return Division(capacity_bytes - sum(limits.values()), limits)
+
+
+def _lack(guest: Need, left_bytes: int) -> int:
+    if guest.ephemeral_bytes is None:
+        return left_bytes
+    wanted_bytes = _with_headroom(guest.persistent_bytes + guest.ephemeral_bytes)
+    return wanted_bytes - _with_headroom(guest.persistent_bytes)
+
+
+def _with_headroom(needed_bytes: int) -> int:
+    """Never 0, which would mean that there is no limit."""
+    grains = -int(-needed_bytes * HEADROOM // GRAIN_BYTES)
+    return max(grains * GRAIN_BYTES, LOWEST_DEVICE_LIMIT_BYTES)

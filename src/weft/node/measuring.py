@@ -1,0 +1,143 @@
+"""How fast attempts really step, and beside whom: what is measured over stretches in which nothing changed.
+
+A stretch that has settled is told once, and again after each further minute in which the rate has moved. A job that has
+grown is told of as soon as its rate has settled again: others may sit beside it only because it was smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from weft.core.errors import WeftError
+from weft.core.value import value
+from weft.node import usage
+from weft.node.children import in_thread
+from weft.node.gauge import Gauge, Look, Rate, watch
+from weft.node.holding import Key
+from weft.node.rank import Rank
+from weft.node.usage import Used
+from weft.runtime import layout
+
+if TYPE_CHECKING:
+    from weft.node.attempt import Attempt
+
+AGAIN_S = 60.0
+MOVED = 0.05
+GROWN_BYTES = 1 << 20
+"""By so much at least, or nobody is told: what a job allocates differs a little from step to step."""
+
+
+@value
+class Stretch:
+    """Since the last change; `used` is from where on the use of the devices counts."""
+
+    gauge: Gauge = Gauge()
+    used: Used | None = None
+    told_hz: float | None = None
+    told_s: float = 0.0
+    told_bytes: int = 0
+
+    def seen(self, look: Look) -> Stretch:
+        gauge = watch(self.gauge, look)
+        return replace(self, gauge=gauge) if gauge.changed is self.gauge.changed else Stretch(gauge)
+
+    @property
+    def is_to_be_weighed(self) -> bool:
+        """It has just begun to count."""
+        return self.gauge.counted is not None and self.used is None
+
+    def due(self, now_s: float, needs_bytes: int = 0) -> Rate | None:
+        """What there is to tell now, or to find unchanged."""
+        rate = self.gauge.rate
+        is_time = self.told_hz is None or now_s - self.told_s >= AGAIN_S or self.has_grown(needs_bytes)
+        return rate if rate and rate.is_settled and self.used and is_time else None
+
+    def has_moved(self, rate_hz: float, needs_bytes: int = 0) -> bool:
+        return self.told_hz is None or abs(rate_hz / self.told_hz - 1) > MOVED or self.has_grown(needs_bytes)
+
+    def has_grown(self, needs_bytes: int) -> bool:
+        return needs_bytes - self.told_bytes > max(GROWN_BYTES, MOVED * self.told_bytes)
+
+    def after(self, rate_hz: float, used: Used, needs_bytes: int = 0) -> Stretch:
+        """Told; what comes is measured from here on."""
+        begun = replace(self.gauge, counted=self.gauge.newest)
+        if self.has_moved(rate_hz, needs_bytes):
+            return Stretch(begun, used, rate_hz, used.at_s, needs_bytes)
+        return Stretch(begun, used, self.told_hz, used.at_s, self.told_bytes)
+
+
+class Measuring:
+    """Looks at all that run whenever it is told to, once a second or so."""
+
+    def __init__(self) -> None:
+        self._stretches: dict[Key, Stretch] = {}
+
+    async def look(self, attempts: Iterable[Attempt], now_s: float) -> list[dict[str, Any]]:
+        """What is to be told."""
+        seen = {each.record.key: each for each in attempts if each.is_settled}
+        self._stretches = {
+            key: self._stretches.get(key, Stretch()).seen(look)
+            for key, attempt in seen.items()
+            if (look := _look(attempt, now_s))
+        }
+        needs = {key: sum(_memory(seen[key])) for key in self._stretches}
+        rates = {key: rate for key, each in self._stretches.items() if (rate := each.due(now_s, needs[key]))}
+        weighed = [key for key, each in self._stretches.items() if key in rates or each.is_to_be_weighed]
+        roots = {key: seen[key].attached().roots for key in weighed}
+        times_s = await in_thread(usage.cpu_times_s, roots) if roots else {}
+        told = []
+        for key, cpu_s in times_s.items():
+            stretch, used = self._stretches[key], Used(now_s, cpu_s)
+            if key not in rates:
+                self._stretches[key] = replace(stretch, used=used)
+                continue
+            if stretch.has_moved(rates[key].rate_hz, needs[key]) and not seen[key].is_over:
+                told.append(_measured(seen[key], rates[key], stretch.used, used))
+            self._stretches[key] = stretch.after(rates[key].rate_hz, used, needs[key])
+        return told
+
+
+def _look(attempt: Attempt, now_s: float) -> Look | None:
+    """By the rank that is furthest behind; None before there is a step."""
+    with suppress(WeftError):  # somebody has removed its page
+        task = attempt.attached()
+        ranks = task.ranks
+        if ranks:
+            slowest: Rank = min(ranks, key=lambda rank: int(rank.words[layout.STEP]))
+            return Look(
+                now_s=now_s,
+                step=slowest.words[layout.STEP],
+                stepped_s=slowest.words[layout.HEARTBEAT] / 1e9,
+                neighbours=frozenset(attempt.ground.company.neighbours(attempt)),
+                duty=task.duty,
+                is_paused=attempt.is_gated,
+            )
+    return None
+
+
+def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> dict[str, Any]:
+    record, kind = attempt.record, attempt.ground.kind
+    persistent_bytes, ephemeral_bytes = _memory(attempt)
+    cores = len(kind.cores(attempt.ground.some(record.devices)))
+    return {
+        "type": "measured",
+        "job": record.job,
+        "attempt": record.attempt,
+        "generation": record.generation,
+        "rate_hz": rate.rate_hz,
+        "utilisation": usage.utilisation(before or now, now, cores),
+        "persistent_bytes": persistent_bytes,
+        "ephemeral_bytes": ephemeral_bytes,
+        "neighbours": sorted(rate.neighbours),
+    }
+
+
+def _memory(attempt: Attempt) -> tuple[int, int]:
+    """P and T on the device with the most."""
+    words = [rank.words for rank in attempt.attached().ranks]
+    each = max(1, int(attempt.record.launch["devices_per_task"]))
+    most = [max((rank[word] for rank in words), default=0) for word in (layout.PERSISTENT, layout.EPHEMERAL)]
+    return most[0] // each, most[1] // each

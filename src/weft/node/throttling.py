@@ -1,0 +1,208 @@
+"""The throttle of one device: it looks at holder and guests, lets the controller decide, and does what that says.
+
+Made when the first guest takes its seat beside a holder, `tick`ed by whoever has the clock, closed when either is gone.
+
+    throttle = Throttle(holder, capacity_bytes)
+    throttle.add("42", guest, memory_bytes)
+    setting = throttle.tick(time.monotonic())   # ten times a second or so
+    throttle.remove("42")                       # it computes at full duty again, without a limit
+
+The memory side acts at each tick, the duty once in a control period. Gating is done by asking the page for a pause;
+so a guest that somebody else is to pause, or to resume, is to be removed before that. A guest whose setting says that
+it has no room is gated here, and should be paused deeper by whoever can.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from types import TracebackType
+
+from weft.node import idling
+from weft.node.controller import State, adjust
+from weft.node.controls import Guest, GuestSetting, Sample, Setting
+from weft.node.line import Line
+from weft.node.rank import Rank
+from weft.node.task import Task
+from weft.runtime import layout
+from weft.runtime.layout import Depth
+
+PROGRESS_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Steps:
+    """The steps of a task, by its first rank: the ranks of a gang step together."""
+
+    def __init__(self, task: Task, *, from_the_first: bool = False) -> None:
+        self._task = task
+        self._claimed: tuple[int, int] | None = None
+        self._count = 0
+        self._from_the_first = from_the_first
+
+    def new_durations_s(self) -> tuple[float, ...]:
+        """Of the steps since the last look, as far as the ring goes back."""
+        rank = next(iter(self._task.ranks), None)
+        if rank is None:
+            return ()
+        words = rank.words
+        claimed, count = (words[layout.CLAIM_PID], words[layout.CLAIM_START]), words[layout.DURATIONS_COUNT]
+        if claimed != self._claimed:  # the steps before we came were taken under we know not what
+            self._claimed, self._count = claimed, 0 if self._from_the_first else count
+        first = max(self._count, count - layout.DURATIONS_LENGTH)
+        self._count = count
+        return tuple(words[layout.DURATIONS + each % layout.DURATIONS_LENGTH] / 1e9 for each in range(first, count))
+
+
+class Seated:
+    """A guest as the throttle holds it. What is not said on its page yet is as was expected."""
+
+    def __init__(self, job_id: str, task: Task, memory_bytes: int) -> None:
+        self.job_id, self.task = job_id, task
+        self._expected_bytes = memory_bytes
+        self._steps = Steps(task)
+        self.line = Line()
+        self._quickest_s = 0.0
+        self._done = 0
+        self._counted_s: float | None = None
+        self._is_gated = False
+        self._seen: frozenset[int] = frozenset()
+        self._is_idle = False
+
+    def sample(self, now_s: float) -> Guest:
+        ranks = self.task.ranks
+        return Guest(self.job_id, self._is_quiet(ranks), *self._needs(ranks), self._is_idle, self._progress(now_s))
+
+    def _needs(self, ranks: list[Rank]) -> tuple[int, int | None]:
+        persistent_bytes, ephemeral_bytes = _most(ranks, layout.PERSISTENT), _most(ranks, layout.EPHEMERAL)
+        if persistent_bytes or ephemeral_bytes:
+            return persistent_bytes, ephemeral_bytes
+        return self._expected_bytes, 0 if self._expected_bytes else None
+
+    def _is_quiet(self, ranks: list[Rank]) -> bool:
+        is_standing = bool(ranks) and all(rank.is_paused for rank in ranks)
+        return is_standing or self.task.is_stopped or self.task.is_over
+
+    def _progress(self, now_s: float) -> float | None:
+        """Once a second: between two looks there may be no step, or one that took much longer."""
+        durations_s = self._steps.new_durations_s()
+        if durations_s:
+            self._quickest_s = min(self._quickest_s or durations_s[0], *durations_s)
+        self._done += len(durations_s)
+        lasted_s = now_s - self._counted_s if self._counted_s is not None else 0.0
+        if self._counted_s is not None and lasted_s < PROGRESS_S:
+            return None
+        done, self._done, self._counted_s = self._done, 0, now_s
+        return done * self._quickest_s / lasted_s if lasted_s else None
+
+    def obey(self, setting: GuestSetting) -> None:
+        if setting.limit_bytes is not None:
+            self.task.set_limit(setting.limit_bytes)
+        if setting.duty:
+            self.task.set_duty(setting.duty)
+            self._let_go()
+        elif self.task.wanted == Depth.RUN:
+            self.task.ask(Depth.GATE)
+            self._is_gated = True
+
+    def idle(self, but_not: Iterable[int]) -> None:
+        """Again when there are processes that none of those in the idle class has begotten."""
+        roots = frozenset(self.task.roots)
+        if roots <= self._seen:
+            return
+        self._seen |= roots
+        why = idling.why_not(roots)
+        if why:
+            log.warning("job %s is held back by its duty alone: %s", self.job_id, why)
+            return
+        idling.idle(roots, but_not)
+        self._is_idle = True
+
+    def free(self) -> None:
+        """As if it had no neighbour."""
+        self.task.set_duty(100)
+        self.task.set_limit(0)
+        if self._is_idle:
+            idling.undo(self.task.roots)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Unless somebody else has asked it for something since."""
+        if self._is_gated and self.task.wanted == Depth.GATE:
+            ranks = [*self.task.firsts, *self.task.ranks]
+            if not any(rank.is_superseded for rank in ranks):
+                self.task.ask(Depth.RUN)
+        self._is_gated = False
+
+
+class Throttle:
+    """One device's holder and its guests. `on_cores`: it is a cpu device, so the kernel says how long the holder stood
+    in line, and guests go into its idle class (`idles`).
+
+    Not if a guest is in a lane with the holder: who has the turn and is not let compute would keep the holder waiting.
+    """
+
+    def __init__(self, holder: Task, capacity_bytes: int = 0, *, on_cores: bool = False, idles: bool = True) -> None:
+        self._holder, self._steps = holder, Steps(holder)
+        self._capacity_bytes, self._on_cores, self._idles = capacity_bytes, on_cores, idles and on_cores
+        self._seated: dict[str, Seated] = {}
+        self._state = State()
+        self._line = Line()
+        self._looked_s: float | None = None
+
+    def add(self, job_id: str, task: Task, memory_bytes: int = 0) -> None:
+        """A guest takes its seat. `memory_bytes`: what it is expected to need, until its page says it."""
+        self._seated[job_id] = Seated(job_id, task, memory_bytes)
+
+    def remove(self, job_id: str) -> None:
+        """It leaves, or is to be paused, or becomes the holder of devices itself."""
+        self._seated.pop(job_id).free()
+
+    def tick(self, now_s: float) -> Setting:
+        """Look, decide, act. Costs some hundred microseconds; any rate above ten a second is fine."""
+        for seated in self._seated.values():
+            if self._idles:
+                seated.idle(self._holder.roots)
+        guests = tuple(seated.sample(now_s) for seated in self._seated.values())
+        sample = self._sample(guests, now_s)
+        self._state, setting = adjust(self._state, sample, now_s, self._capacity_bytes)
+        for job_id, seated in self._seated.items():  # those who shrink before the one who grows
+            seated.obey(setting.guests[job_id])
+        if setting.holder_limit_bytes is not None:
+            self._holder.set_limit(setting.holder_limit_bytes)
+        return setting
+
+    def _sample(self, guests: tuple[Guest, ...], now_s: float) -> Sample:
+        lasted_s = now_s - self._looked_s if self._looked_s is not None else 0.0
+        self._looked_s = now_s
+        waited_s = self._waited_s() if self._on_cores else None
+        return Sample(self._steps.new_durations_s(), waited_s, lasted_s, self._needed_bytes(), guests)
+
+    def _waited_s(self) -> float | None:
+        """Not for longer than guests computed: for the rest it was others who kept it waiting."""
+        mine = self._line.spent(self._holder.roots)
+        theirs = [seated.line.spent(seated.task.roots) for seated in self._seated.values()]
+        return min(mine.waited_s, sum(spent.computed_s for spent in theirs if spent)) if mine else None
+
+    def _needed_bytes(self) -> int:
+        """P and T count what was asked for, wherever it went; so a burst that spilled shows in full."""
+        ranks = self._holder.ranks
+        return _most(ranks, layout.PERSISTENT) + _most(ranks, layout.EPHEMERAL)
+
+    def close(self) -> None:
+        for job_id in list(self._seated):
+            self.remove(job_id)
+        self._holder.set_limit(0)
+
+    def __enter__(self) -> Throttle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _most(ranks: list[Rank], word: int) -> int:
+    return max((rank.words[word] for rank in ranks), default=0)

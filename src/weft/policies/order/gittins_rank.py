@@ -1,0 +1,73 @@
+"""2D-Gittins over queues: each queue of attained service has one index, and the queues are ranked by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from weft.core.job import Job
+from weft.core.ledger import Change
+from weft.core.transitions import State
+from weft.core.view import View
+from weft.policies.history import History
+from weft.policies.order.queues import ServiceQueues
+from weft.policies.stages import Key
+
+ENOUGH = 100
+"""Finished jobs from which on a distribution says more than nothing: until then, less service goes first (2D-LAS)."""
+
+
+@dataclass
+class GittinsRank(ServiceQueues):
+    """Keys move only when a job reaches a threshold or the history has grown: no index drifts between two steps.
+
+    Where jobs that have run long are the likelier to run on, as in most traces, this is 2D-LAS with several queues.
+    Where a queue's jobs are likely to end soon, that queue goes before those in which much is still to come. Among
+    those that never ran, the tenant that had had less when they came goes first.
+    """
+
+    history: History = field(default_factory=History)
+
+    rule = "who is likeliest to end soon for the device-time it has had; until that is known, who has had the least"
+    returns_home = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._ranks = tuple(range(len(self.thresholds) + 1))
+        self._tags: dict[str, float] = {}
+        self._rank()
+
+    def key(self, job: Job, now: float) -> Key:
+        return (self._ranks[self.queue_of(job, now)], job.first_start_s, self._tags.get(job.id, 0.0), job.tie)
+
+    def recall(self, services: Iterable[float]) -> None:
+        for service in services:
+            self.history.add(service)
+        if self.history.refresh():
+            self._rank()
+
+    def learn(self, view: View) -> bool:
+        super().learn(view)
+        for change, job in view.changes:
+            if change is Change.QUEUED and job.id not in self._tags:
+                self._tags[job.id] = view.tenants.attained(job.tenant, view.now)
+            elif change is Change.LEFT and job.id not in view.jobs:
+                self._tags.pop(job.id, None)
+                if job.state is State.FINISHED:
+                    self.history.add(job.attained(view.now))
+        return self.history.refresh() and self._rank()
+
+    def _rank(self) -> bool:
+        """True if queues have changed places."""
+        if len(self.history) < ENOUGH:
+            return False
+        edges = (0.0, *self.thresholds)
+        indexes = [self._index(low, edges) for low in edges]
+        order = sorted(range(len(edges)), key=lambda queue: (-indexes[queue], queue))
+        before, self._ranks = self._ranks, tuple(order.index(queue) for queue in range(len(edges)))
+        return self._ranks != before
+
+    def _index(self, low: float, edges: tuple[float, ...]) -> float:
+        """The best of serving a job on to any of the higher thresholds, or to its end."""
+        ends = [high for high in edges if high > low]
+        return max([self.history.index(low, high - low) for high in ends] + [self.history.index(low, 1e18)])

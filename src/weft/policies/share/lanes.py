@@ -1,0 +1,104 @@
+"""GPU lanes (Salus): many small jobs on one device, in turns within a lane, side by side across lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from weft.core.commands import Seating
+from weft.core.errors import InputError
+from weft.core.job import Job
+from weft.core.memory import Memory
+from weft.core.reasons import Code, Reason
+from weft.core.sharing import Device, Offer, Sharing, holders, seated_lane
+from weft.core.view import View
+from weft.policies.share.lane_choice import choose_lane
+from weft.policies.stages import NO_LANE, Turns
+
+MILLI = 1000
+
+TURNS: Mapping[str, Callable[[Job, float], Turns]] = MappingProxyType(
+    {
+        "fair": lambda job, now: Turns(1, 0, 1),
+        "pack": lambda job, now: Turns(1, 0, 1),
+        "fifo": lambda job, now: Turns(1, job.tie[1], 0),
+        "srtf": lambda job, now: Turns(1, int(MILLI * min(job.remaining_s(now), 1e12)), 0),
+    }
+)
+"""How the members of a lane take turns: the least time used, the first that came, the least remaining time."""
+
+
+@dataclass
+class Lanes:
+    """Whoever waits and whose memory is known sits down in a lane of the device with the fewest members."""
+
+    in_lane: str = "fair"
+    members: int = 64
+    """How many at most on one device."""
+
+    def __post_init__(self) -> None:
+        if self.in_lane not in TURNS or self.members < 2:
+            raise InputError(f'in_lane="{self.in_lane}" is no way to take turns', f"one of {', '.join(TURNS)}")
+
+    def turns_of(self, job: Job, now: float) -> Turns:
+        return TURNS[self.in_lane](job, now) if job.gang_size == 1 and job.spec.may_share else NO_LANE
+
+    def seat(self, view: View) -> Sharing:
+        waiting = [job for job in view.jobs.values() if self._may_sit(job)]
+        if not waiting:
+            return Sharing()
+        devices = {device: list(members) for device, members in _occupied(view)}
+        offers: list[Offer] = []
+        for job in waiting:
+            memory = job.memory
+            assert memory is not None
+            for device in sorted(devices, key=lambda device: (len(devices[device]), device)):
+                lane = self._lane_on(view, device, devices[device], job, memory)
+                if lane is not None:
+                    offers.append(self._offer(view, job, device, lane, devices[device]))
+                    devices[device].append((job, lane))
+                    break
+        return Sharing(offers)
+
+    def _may_sit(self, job: Job) -> bool:
+        is_free = job.is_waiting and job.seating is None
+        return is_free and job.gang_size == 1 and job.spec.may_share and job.memory is not None
+
+    def _lane_on(
+        self, view: View, device: Device, members: list[tuple[Job, int]], job: Job, memory: Memory
+    ) -> int | None:
+        node = view.nodes[device[0]]
+        if node.memory_bytes is None or len(members) >= self.members or not job.spec.allows(node.device_type):
+            return None
+        lanes: dict[int, list[Memory]] = {}
+        for member, lane in members:
+            if member.memory is None or not member.spec.may_share:
+                return None
+            lanes.setdefault(lane, []).append(member.memory)
+        return choose_lane(node.memory_bytes, lanes, memory)
+
+    def _offer(self, view: View, job: Job, device: Device, lane: int, members: list[tuple[Job, int]]) -> Offer:
+        turns = self.turns_of(job, view.now)
+        beside = [member for member, there in members if there == lane]
+        code = Code.JOINED_LANE if beside else Code.OPENED_LANE
+        named = ", ".join(one.id for one in (beside or [member for member, _ in members])[:3]) or "nobody"
+        seating = Seating(
+            ((device[0], 1 << device[1]),),
+            lane,
+            base=turns.base,
+            weight=turns.weight,
+            speed=1.0 / (len(beside) + 1),
+        )
+        return Offer(job.id, seating, Reason(code, (lane, named)))
+
+
+def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
+    """Every device with its members and their lanes, whoever holds it first."""
+    held = holders(view.ledger)
+    for node, there in enumerate(view.nodes):
+        blocked = view.ledger.blocked_masks[node]
+        for at in range(there.device_count if view.is_present[node] else 0):
+            if not blocked >> at & 1:
+                first = [(held[node, at], held[node, at].lane)] if (node, at) in held else []
+                yield (node, at), first + [(one, seated_lane(one)) for one in view.guests.get((node, at), ())]

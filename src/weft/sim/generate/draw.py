@@ -1,0 +1,124 @@
+"""Draws the jobs of a synthetic trace. The same wishes give the same bytes.
+
+Chance enters as uniform numbers of one generator named here, and is shaped by formulas of our own: NumPy keeps the
+numbers of a generator from version to version, but not what its distributions make of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from weft.core.errors import InputError
+from weft.sim.generate.like import Band, Like
+from weft.sim.generate.likes import LIKES
+from weft.sim.trace.column import Floats, Ints
+from weft.sim.words import closest
+
+HOUR_S = 3600.0
+WEEK_S = 168 * HOUR_S
+HOURS_S: Floats = np.arange(169, dtype=np.float64) * HOUR_S
+TENANT_EXPONENT = 1.4
+"""The k-th tenant has 1/k^1.4 as many jobs as the first: near Philly's virtual clusters, with 50, 20, 12, 9, 2 … %."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What to generate. The offered load is relative to the devices: 0.9 keeps 90 % of them busy on the average."""
+
+    like: str
+    jobs: int
+    load: float
+    devices: int
+    seed: int = 0
+    tenants: int = 1
+
+    def check(self) -> None:
+        if self.like not in LIKES:
+            raise InputError(f'unknown cluster "{self.like}"', f"{closest(self.like, LIKES)}known: {', '.join(LIKES)}")
+        if self.jobs < 2:
+            raise InputError(
+                f"{self.jobs} jobs have no load, which needs a first and a last arrival", "ask for 2 or more"
+            )
+        if not 0 < self.load < np.inf:
+            raise InputError(f"a load of {self.load:g} cannot be offered", "0.9 means 90 % of the devices")
+        for count, noun in ((self.devices, "devices"), (self.tenants, "tenants")):
+            if count < 1:
+                raise InputError(f"{count} {noun} are none", "ask for 1 or more")
+        if self.seed < 0:
+            raise InputError(f"the seed {self.seed} is below 0", "give 0 or more")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One entry a job, in the order of arrival; tenants are numbered from 1."""
+
+    arrival_s: Floats
+    duration_s: Floats
+    gang_size: Ints
+    tenant: Ints
+
+
+def generate(wishes: Wishes) -> Drawn:
+    """Jobs like those of a published trace. Gangs larger than the cluster are not drawn."""
+    wishes.check()
+    like = LIKES[wishes.like]
+    # A stream for each: what is asked of one does not change the others.
+    for_gangs, for_durations, for_arrivals, for_tenants = _streams(wishes.seed, 4)
+    gang_size = _gang_sizes(like, for_gangs.random(wishes.jobs), wishes.devices)
+    duration_s = _durations_s(like, gang_size, for_durations.random((2, wishes.jobs)))
+    # The load is met by the rate of arrivals alone: durations and gangs stay as they were drawn.
+    span_s = float((duration_s * gang_size).sum()) / (wishes.load * wishes.devices)
+    arrival_s = _arrivals_s(like, span_s, for_arrivals.random(wishes.jobs - 2))
+    shares: Floats = np.arange(1, wishes.tenants + 1, dtype=np.float64) ** -TENANT_EXPONENT
+    return Drawn(arrival_s, duration_s, gang_size, _picks(shares, for_tenants.random(wishes.jobs)) + 1)
+
+
+def _streams(seed: int, count: int) -> list[np.random.Generator]:
+    return [np.random.Generator(np.random.PCG64(child)) for child in np.random.SeedSequence(seed).spawn(count)]
+
+
+def _picks(shares: Floats, uniform: Floats) -> Ints:
+    """For each uniform number a position in the shares, as often as its share says."""
+    edges = np.cumsum(shares)
+    positions: Ints = np.searchsorted(edges[:-1], uniform * edges[-1], side="right").astype(np.int64)
+    return positions
+
+
+def _gang_sizes(like: Like, uniform: Floats, largest: int) -> Ints:
+    fitting = {size: share for size, share in like.gangs.items() if size <= largest}
+    return np.array(list(fitting), np.int64)[_picks(np.array(list(fitting.values())), uniform)]
+
+
+def _durations_s(like: Like, gang_size: Ints, uniform: Floats) -> Floats:
+    band_of = np.searchsorted([band.largest_gang for band in like.bands], gang_size)
+    duration_s = np.empty(len(gang_size))
+    for i, band in enumerate(like.bands):
+        inside = band_of == i
+        duration_s[inside] = _mixed_s(band, *uniform[:, inside])
+    # Whole seconds, as the sources tell them; none takes no time.
+    return np.clip(np.rint(duration_s), 1.0, like.longest_s)
+
+
+def _mixed_s(band: Band, which: Floats, where: Floats) -> Floats:
+    parts = band.durations
+    part = _picks(np.array([each.weight for each in parts]), which)
+    median_s = np.array([each.median_s for each in parts])[part]
+    sigma = np.array([each.sigma for each in parts])[part]
+    spread: Floats = np.exp(sigma * ndtri(where))
+    return median_s * spread
+
+
+def _arrivals_s(like: Like, span_s: float, uniform: Floats) -> Floats:
+    """A Poisson process whose rate goes by hour and weekday, from a Monday, 0:00.
+
+    Given how many arrive in a span, they are independent draws from the rate; the first and the last are its ends.
+    """
+    expected = np.concatenate([[0.0], np.cumsum(np.outer(like.by_weekday, like.by_hour).ravel())])
+    weeks, rest_s = divmod(span_s, WEEK_S)
+    in_span = weeks * expected[-1] + np.interp(rest_s, HOURS_S, expected)
+    week, rest = np.divmod(np.sort(uniform) * in_span, expected[-1])
+    between_s = np.minimum(week * WEEK_S + np.interp(rest, expected, HOURS_S), span_s)
+    return np.concatenate([[0.0], between_s, [span_s]])

@@ -1,0 +1,138 @@
+"""World files: TOML, in which every value is checked and everything not said is as in the default world."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from weft.core.errors import InputError
+from weft.sim.interference import Fitted, plain, read_table
+from weft.sim.words import closest
+from weft.sim.world import cells
+from weft.sim.world.model import Habits, World
+
+PACKAGED = ("ideal", "default")
+KEYS: Mapping[str, str] = {
+    "counts_only": "true or false",
+    "preemption_s": "a number of seconds ≥ 0",
+    "pause_s": "a number of seconds ≥ 0, and not more than preemption_s",
+    "measure_s": "a number of seconds ≥ 0",
+    "rate_noise": "a number from 0 to 1",
+    "interference": 'a table {contention = 0.1}, or the path of a file of measured pairs, as "pairs.json"',
+    "speed": "a table of numbers, one a device type",
+    "skew": "a table of numbers, one a model",
+    "memory": 'a table of sizes, one a device type, as V100 = "16G"',
+    "models": "a table for each model with utilisation, a number above 0 and at most 1 or [utilisation, weight], and "
+    'memory, ["persistent", "ephemeral"]; either may be left away',
+    "unknown": "a table with skew, a list of numbers ≥ 0; utilisation, a list of numbers above 0 and at most 1 or of "
+    '[utilisation, weight]; and memory, a list of ["persistent", "ephemeral"]',
+    "failures": "a table with mtbf_s and repair_s, numbers of seconds ≥ 0",
+}
+"""What a world file may say, and what each value is."""
+
+
+def load_world(name: str) -> World:
+    """A packaged world by name, or a TOML file that overrides values of the default one."""
+    if name in PACKAGED:
+        return _packaged(name)
+    path = Path(name)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        hint = f"{closest(name, PACKAGED)}--world takes {', '.join(PACKAGED)} or a TOML file"
+        raise InputError(f'there is no world "{name}", and no such file', hint) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the world file {name} cannot be read: {error}", "give a TOML file") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{name} is not TOML: {error}", f"keys: {', '.join(KEYS)}") from error
+    return _merge(_packaged("default"), path.stem, table, name)
+
+
+@cache
+def _packaged(name: str) -> World:
+    text = resources.files("weft.sim").joinpath("worlds", f"{name}.toml").read_text(encoding="utf-8")
+    return _merge(World(name, counts_only=False, preemption_s=0.0), name, tomllib.loads(text), name)
+
+
+def _merge(base: World, name: str, table: Mapping[str, Any], source: str) -> World:
+    values: dict[str, Any] = {"name": name}
+    for key, given in table.items():
+        found = _read(base, key, given, source)
+        if found is None:
+            raise _refusal(key, given, source)
+        values |= found
+    asked_s = values.get("pause_s", 0.0)
+    if asked_s > values.get("preemption_s", base.preemption_s):
+        raise _refusal("pause_s", asked_s, source)
+    return replace(base, **values)
+
+
+def _read(base: World, key: str, given: Any, source: str) -> dict[str, Any] | None:
+    """The fields of a world that one key of a file sets; None if that makes no sense."""
+    match key, given:
+        case "counts_only", bool():
+            return {key: given}
+        case "preemption_s" | "pause_s" | "measure_s", _ if cells.is_number(given):
+            return {key: float(given)}
+        case "rate_noise", _ if cells.is_number(given) and given <= 1:
+            return {key: float(given)}
+        case "speed" | "skew", dict():
+            return {key: {**getattr(base, key), **cells.numbers(given, key, source)}}
+        case "memory", dict():
+            return {key: {**base.memory, **cells.sizes(given, source)}}
+        case "interference", {"contention": contention, **rest} if not rest and cells.is_number(contention):
+            return {key: Fitted(float(contention))}
+        case "interference", str():
+            known = base.interference
+            path = Path(source).parent / given
+            return {key: read_table(path, known if isinstance(known, Fitted) else Fitted())}
+        case "models", dict():
+            return _models(base, given)
+        case "unknown", dict():
+            return _unknown(given)
+        case "failures", dict() if given.keys() <= {"mtbf_s", "repair_s"} and all(map(cells.is_number, given.values())):
+            return {name: float(number) for name, number in given.items()}
+        case _:
+            return None
+
+
+def _models(base: World, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    models = dict(base.models)
+    for model, habits in given.items():
+        if not isinstance(habits, dict) or not habits.keys() <= {"utilisation", "memory"}:
+            return None
+        before = models.get(plain(model), Habits())
+        load = cells.load(habits["utilisation"]) if "utilisation" in habits else before.load
+        memory = cells.memory(habits["memory"]) if "memory" in habits else before.memory
+        if ("utilisation" in habits and not load) or ("memory" in habits and not memory):
+            return None
+        models[plain(model)] = Habits(load, memory)
+    return {"models": models}
+
+
+def _unknown(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    for key, choices in given.items():
+        if not isinstance(choices, list):
+            return None
+        match key:
+            case "skew" if all(map(cells.is_number, choices)):
+                found["unknown_skew"] = tuple(map(float, choices))
+            case "utilisation" if all(map(cells.load, choices)):
+                found["unknown_utilisation"] = tuple(map(cells.load, choices))
+            case "memory" if all(map(cells.memory, choices)):
+                found["unknown_memory"] = tuple(map(cells.memory, choices))
+            case _:
+                return None
+    return found
+
+
+def _refusal(key: str, given: Any, source: str) -> InputError:
+    if key in KEYS:
+        return InputError(f"{source}: {key} = {given!r} is wrong", f"{key} is {KEYS[key]}")
+    return InputError(f"{source}: unknown key {key}", f"{closest(key, KEYS)}keys: {', '.join(KEYS)}")

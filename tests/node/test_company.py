@@ -1,0 +1,291 @@
+"""Guests and holders on one device: who may come when, who stays, and what a killed coordinator leaves to the next."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodes import Message, Node
+
+from waiting import state_of, wait_until
+from weft.node import idling
+from weft.node.task import Task, attach
+from weft.runtime import layout
+from weft.runtime.layout import Depth
+from weft.runtime.native import library_path
+
+needs_lanes = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+
+GUEST, HOLDER = {"guest": True}, {"guest": False}
+THROTTLED = {"guest": True, "throttled": True}
+UNTIL_TOLD = "while [ ! -e {} ]; do sleep 0.01; done; "
+STEPS = """
+import os, sys, time, weft
+while not os.path.exists(sys.argv[1]):
+    with weft.step(): time.sleep(0.0005)
+sys.exit(4)
+"""
+RESUMABLE = """
+import os, sys, time, weft
+class Part:
+    def state_dict(self): return {}
+    def load_state_dict(self, state): pass
+run = weft.init(part=Part())
+while not os.path.exists(sys.argv[1]):
+    with weft.step(): time.sleep(0.0005)
+sys.exit(4)
+"""
+
+
+def stepping(node: Node, job: str = "1", code: str = STEPS, **more: Any) -> Message:
+    return node.run_order(sys.executable, "-c", code, str(node.folder / f"over-{job}"), job=job, **more)
+
+
+def sleeping(node: Node, job: str = "1", **more: Any) -> Message:
+    return node.run_order("sh", "-c", UNTIL_TOLD.format(node.folder / f"over-{job}") + "exit 4", job=job, **more)
+
+
+def tell_over(node: Node, *jobs: str) -> None:
+    for job in jobs:
+        (node.folder / f"over-{job}").touch()
+    for job in jobs:
+        assert node.daemon.end(job)["exit_code"] == 4
+
+
+def seen(node: Node, job: str = "1") -> Message:
+    found: Message = node.daemon.progress[-1]["jobs"].get(job, {}) if node.daemon.progress else {}
+    return found
+
+
+def begin(node: Node, *orders: Message) -> None:
+    """All of them, and each makes steps."""
+    node.daemon.on_hello = lambda: list(orders)
+    for order in orders:
+        node.daemon.send(order)
+    for order in orders:
+        node.daemon.next("started", order["job"])
+        wait_until(lambda job=order["job"]: seen(node, job).get("step", 0) > 0, "steps are seen")  # type: ignore[misc]
+
+
+def is_held_back(task: Task) -> bool:
+    """It stands still while its holder's steps alone are learnt, or is slowed."""
+    return task.duty < 100 or task.wanted == Depth.GATE
+
+
+def whats(node: Node, job: str) -> list[str]:
+    return [report["what"] for report in list(node.daemon.reports) if report["job"] == job]
+
+
+@pytest.mark.parametrize("seats", [(HOLDER, GUEST), (GUEST, HOLDER), (GUEST, GUEST)])
+def test_a_guest_and_another_run_on_one_device_at_once(node: Node, seats: tuple[Message, Message]) -> None:
+    for job, seat in zip("12", seats, strict=True):
+        node.daemon.send(sleeping(node, job, seat=seat))
+        node.daemon.next("started", job)
+    wait_until(lambda: seen(node, "2").get("neighbours") == ["1"], "it is beside the other")
+    assert (seen(node, "1")["neighbours"], seen(node, "1")["duty"]) == (["2"], 100)
+    tell_over(node, "1", "2")
+
+
+def test_a_holder_does_not_wait_for_a_guest_that_may_stay_and_waits_for_one_that_is_to_leave(node: Node) -> None:
+    for job in "12":
+        node.daemon.send(sleeping(node, job, seat=GUEST))
+        node.daemon.next("started", job)
+    node.daemon.send({"type": "synced", "stop_grace_s": 5, "pause_grace_s": 1})
+    node.order("pause", job="2", needs_bytes=0)
+    node.daemon.send(sleeping(node, "3"))
+    node.daemon.next("started", "3")
+    order = [(report["job"], report["what"]) for report in list(node.daemon.reports)]
+    assert order.index(("2", "paused")) < order.index(("3", "started"))
+    assert whats(node, "1") == ["started"]
+
+
+def test_a_holder_waits_for_a_guest_that_is_to_go_elsewhere_until_it_is_there(node: Node) -> None:
+    cores = [set(device["cores"]) for device in node.daemon.hellos[0]["devices"]]
+    node.daemon.send(sleeping(node, seat=GUEST))
+    pid = node.daemon.next("started")["pids"][0]
+    node.daemon.send(sleeping(node, generation=2, seat=GUEST, on=(1,)))
+    node.daemon.send(sleeping(node, "2"))
+    node.daemon.next("started", "2")
+    assert node.daemon.next("resumed")["devices"] == [1]
+    assert os.sched_getaffinity(pid) == cores[1]
+    assert whats(node, "1") == ["started", "resumed"]
+    tell_over(node, "1", "2")
+
+
+def test_a_guest_that_becomes_the_holder_runs_on_as_it_is(node: Node) -> None:
+    begin(node, stepping(node, seat=GUEST))
+    pid = node.daemon.next("started")["pids"][0]
+    with attach(node.run / "1.1.0.page") as task:
+        asked = task.firsts[0].words[layout.REQUEST]
+        node.daemon.send(stepping(node, generation=2))
+        node.daemon.send(sleeping(node, "2", seat=GUEST))
+        node.daemon.next("started", "2")
+        node.daemon.send(node.run_order("true", job="3"))  # for which there is a holder already
+        wait_until(lambda: len(node.daemon.progress) > 2, "it had time to start")
+        assert not node.daemon.all("started", "3")
+        assert task.firsts[0].words[layout.REQUEST] == asked, "nobody has asked it to pause"
+    assert state_of(pid) in "RS"
+    assert whats(node, "1") == ["started"]
+    tell_over(node, "1", "2")
+    assert node.daemon.end("3")["exit_code"] == 0
+
+
+def test_two_who_change_places_do_not_wait_for_each_other(node: Node) -> None:
+    begin(node, stepping(node), stepping(node, "2", on=(1,)))
+    pids = [node.daemon.next("started", job)["pids"][0] for job in "12"]
+    node.daemon.send(stepping(node, generation=2, on=(1,)))
+    node.daemon.send(stepping(node, "2", generation=2, on=(0,)))
+    assert [node.daemon.next("resumed", job)["devices"] for job in "12"] == [[1], [0]]
+    cores = [set(device["cores"]) for device in node.daemon.hellos[0]["devices"]]
+    assert [os.sched_getaffinity(pid) for pid in pids] == cores[::-1]
+    assert "paused" not in whats(node, "1") + whats(node, "2")
+    tell_over(node, "1", "2")
+
+
+def test_a_guest_that_loses_its_seat_pauses_and_the_holder_notices_nothing(node: Node) -> None:
+    begin(node, stepping(node), stepping(node, "2", seat=GUEST))
+    node.order("pause", "2", needs_bytes=0)
+    assert node.daemon.next("paused", "2")["how"] == "boundary"
+    wait_until(lambda: seen(node)["neighbours"] == [], "the holder is alone")
+    node.daemon.send(stepping(node, "2", generation=2, seat=GUEST, on=(1,)))
+    assert node.daemon.next("resumed", "2")["devices"] == [1]
+    assert whats(node, "1") == ["started"]
+    tell_over(node, "1", "2")
+
+
+def test_a_killed_coordinator_leaves_guests_and_holders_as_they_are(node: Node) -> None:
+    orders = [stepping(node), stepping(node, "2", seat=THROTTLED), stepping(node, "3", on=(1,))]
+    begin(node, orders[1])  # while it is alone, it is not held back
+    begin(node, orders[0], orders[2])
+    pids = [node.daemon.next("started", job)["pids"][0] for job in "123"]
+    wait_until(lambda: seen(node, "2")["duty"] < 100, "it is held back")
+    moved = {**orders[2], "devices": [0], "generation": 2}  # somebody has to leave first
+    node.restart(orders[0], {"type": "pause", "job": "2", "attempt": 1, "generation": 1, "needs_bytes": 0}, moved)
+    node.daemon.next("paused", "2")
+    with attach(node.run / "2.1.0.page") as task:
+        assert task.duty == 100
+    assert os.sched_getscheduler(pids[1]) == os.SCHED_OTHER
+    again = stepping(node, "2", generation=2, seat=GUEST)
+    node.daemon.send(again)
+    node.daemon.next("resumed", "2")
+    wait_until(lambda: seen(node, "2").get("neighbours") == ["1"], "both are on the device")
+    assert [node.daemon.next("started", job, after=1)["pids"][0] for job in "13"] == [pids[0], pids[2]]
+    tell_over(node, "1", "2")
+    assert node.daemon.next("resumed", "3")["devices"] == [0]
+    tell_over(node, "3")
+
+
+def test_what_a_throttle_has_set_is_undone_when_the_guest_is_alone_and_when_it_holds_its_device(node: Node) -> None:
+    begin(node, stepping(node, "2", seat=THROTTLED))
+    begin(node, stepping(node))
+    pid = node.daemon.next("started", "2")["pids"][0]
+    with attach(node.run / "2.1.0.page") as task:
+        wait_until(lambda: is_held_back(task), "it is held back")
+        if not idling.why_not([pid]):
+            wait_until(lambda: os.sched_getscheduler(pid) == os.SCHED_IDLE, "it is in the idle class")
+        node.order("pause", needs_bytes=0)
+        node.daemon.next("paused")
+        wait_until(lambda: task.duty == 100 and task.wanted == Depth.RUN, "alone it runs at full duty")
+        assert os.sched_getscheduler(pid) == os.SCHED_OTHER
+        node.daemon.send(stepping(node, generation=2))
+        node.daemon.next("resumed")
+        wait_until(lambda: is_held_back(task), "it is held back again")
+        node.daemon.send(stepping(node, generation=3, seat=GUEST))
+        node.daemon.send(stepping(node, "2", generation=2))
+        wait_until(lambda: task.duty == 100 and task.wanted == Depth.RUN, "it holds the device")
+        assert os.sched_getscheduler(pid) == os.SCHED_OTHER
+        assert whats(node, "2") == ["started"]
+    tell_over(node, "1", "2")
+
+
+def test_a_seat_that_changes_within_a_lease_is_taken_as_it_is(node: Node) -> None:
+    begin(node, stepping(node, "2", seat=GUEST))
+    begin(node, stepping(node))
+    with attach(node.run / "2.1.0.page") as task:
+        node.daemon.send(stepping(node, "2", seat=THROTTLED))
+        wait_until(lambda: is_held_back(task), "it is held back")
+        node.daemon.send(stepping(node, "2", seat=GUEST))
+        wait_until(lambda: task.duty == 100 and task.wanted == Depth.RUN, "it is not")
+    assert whats(node, "2") == ["started"]
+    tell_over(node, "1", "2")
+
+
+def test_beside_a_holder_without_steps_a_guest_is_slowed_and_not_stopped(node: Node) -> None:
+    begin(node, stepping(node, "2", seat=THROTTLED))
+    node.daemon.send(sleeping(node))
+    node.daemon.next("started")
+    wait_until(lambda: seen(node, "2")["duty"] == 5, "it is slowed")
+    step = seen(node, "2")["step"]
+    wait_until(lambda: seen(node, "2")["step"] > step, "it makes steps")
+    tell_over(node, "1", "2")
+
+
+def test_a_limit_of_its_own_is_there_again_after_a_throttle(node: Node) -> None:
+    limited = {"memory_bytes": 1 << 30, "limit_bytes": 1 << 30}
+    begin(node, stepping(node, "2", seat=THROTTLED, **limited))
+    begin(node, stepping(node, **limited))
+    with attach(node.run / "1.1.0.page") as holder, attach(node.run / "2.1.0.page") as guest:
+        wait_until(lambda: is_held_back(guest), "it is held back")
+        node.order("stop", "2")
+        node.daemon.end("2")
+        words = [task.firsts[0].words[layout.LIMIT] for task in (holder, guest)]
+    assert words == [1 << 30, 1 << 30]
+    tell_over(node, "1")
+
+
+def test_what_is_measured_is_told_with_the_neighbours(node: Node) -> None:
+    begin(node, stepping(node))
+
+    def of(job: str, *neighbours: str) -> list[Message]:
+        told = list(node.daemon.measured)
+        return [each for each in told if (each["job"], each["neighbours"]) == (job, list(neighbours))]
+
+    wait_until(lambda: bool(of("1")), "it is measured alone")
+    alone = of("1")[0]
+    assert (alone["attempt"], alone["generation"]) == (1, 1)
+    assert 20 < alone["rate_hz"] < 2000
+    assert 0 < alone["utilisation"] <= 1
+    begin(node, stepping(node, "2", seat=GUEST))
+    wait_until(lambda: bool(of("1", "2")) and bool(of("2", "1")), "both are measured beside each other")
+    assert len(of("1")) == 1, "once a stretch"
+    tell_over(node, "1", "2")
+
+
+@needs_lanes
+def test_a_guest_that_can_save_and_cannot_move_is_ended_to_be_launched_elsewhere(node: Node) -> None:
+    begin(node, stepping(node, code=RESUMABLE, seat={**GUEST, "lane": 1}))
+    node.daemon.send(stepping(node, code=RESUMABLE, generation=2, seat={**GUEST, "lane": 1}, on=(1,)))
+    left = node.daemon.end()
+    assert (left["what"], left["generation"]) == ("left", 2)
+    assert left["step"] > 0
+
+
+@needs_lanes
+def test_a_guest_that_can_neither_save_nor_move_stays_and_says_why(node: Node) -> None:
+    cores = [set(device["cores"]) for device in node.daemon.hellos[0]["devices"]]
+    begin(node, stepping(node, seat={**GUEST, "lane": 1}))
+    pid = node.daemon.next("started")["pids"][0]
+    node.daemon.send(stepping(node, generation=2, seat={**GUEST, "lane": 1}, on=(1,)))
+    resumed = node.daemon.next("resumed")
+    assert (resumed["devices"], resumed["lane"]) == ([0], 1)
+    assert resumed["reason"] == "it is in a lane of device 0, and stays there: it cannot save"
+    assert os.sched_getaffinity(pid) == cores[0]
+    node.daemon.send(sleeping(node, "2"))
+    node.daemon.next("started", "2")
+    tell_over(node, "1", "2")
+
+
+def test_records_from_before_there_were_seats_are_adopted(node: Node) -> None:
+    order = sleeping(node)
+    node.daemon.send(order)
+    node.daemon.next("started")
+    node.kill()
+    path: Path = node.home.task("1", 1, 0).parent / "attempt.json"
+    older = {key: value for key, value in json.loads(path.read_text()).items() if key not in ("seat", "lane")}
+    path.write_text(json.dumps(older))
+    node.restart(order)
+    tell_over(node, "1")

@@ -1,0 +1,243 @@
+"""Guests compute as far as the holder does not notice: properties, and a model of a device to converge on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.node.controller import FIRST_DUTY, REFRESH_S, State, adjust
+from weft.node.controls import Guest, Sample, Setting
+from weft.node.evidence import HI
+from weft.node.limits import GRAIN_BYTES, Need, Peak, divided
+
+MB = 1 << 20
+STEP_S, TICK_S = 0.04, 0.1
+
+
+class Device:
+    """A model: the holder's steps take longer by what the guests' duty does to them. Guests stand still when told."""
+
+    def __init__(self, harm: Callable[[float], float], *, noise: float = 0.0, names: tuple[str, ...] = ("2",)) -> None:
+        self.harm, self.noise, self.names = harm, noise, names
+        self.is_idle, self.is_counted = False, False
+        self.chance, self.state, self.now_s = random.Random(1), State(), 0.0
+        self.duties = dict.fromkeys(names, 100)
+        self.drift = 1.0
+        self.efficiency = dict.fromkeys(names, 1.0)
+        self.lost_s = self.alone_s = 0.0
+        self.computed_s = 0.0
+
+    def tick(self) -> Setting:
+        duty = sum(self.duties.values()) / 100
+        steps = []
+        left_s = TICK_S
+        while left_s > 0:
+            alone_s = STEP_S * self.drift * self.chance.gauss(1, self.noise)
+            steps.append(alone_s * (1 + self.harm(duty)))
+            left_s -= steps[-1]
+            self.alone_s += alone_s
+            self.lost_s += steps[-1] - alone_s
+        self.now_s += sum(steps)
+        self.computed_s += duty * sum(steps)
+        waited_s = sum(steps) * self.harm(duty) if self.is_counted else None
+        guests = tuple(
+            Guest(name, duty == 0, is_idle=self.is_idle, progress=self.efficiency[name] * duty / 100)
+            for name, duty in self.duties.items()
+        )
+        self.state, setting = adjust(self.state, Sample(tuple(steps), waited_s, sum(steps), 0, guests), self.now_s)
+        self.duties = {name: each.duty for name, each in setting.guests.items()}
+        return setting
+
+    def run(self, lasts_s: float) -> list[Setting]:
+        until_s, seen = self.now_s + lasts_s, []
+        while self.now_s < until_s:
+            seen.append(self.tick())
+        return seen
+
+    def forget_costs(self) -> None:
+        self.lost_s = self.alone_s = self.computed_s = 0.0
+
+
+def beyond(idle: float) -> Callable[[float], float]:
+    """No harm while the guests take no more than what is idle; then all of it."""
+    return lambda duty: max(0.0, duty - idle)
+
+
+def test_the_holder_is_seen_alone_before_any_guest_computes() -> None:
+    device = Device(beyond(0.4))
+    seen = device.run(10)
+    first = next(index for index, setting in enumerate(seen) if setting.guests["2"].duty)
+    assert all(setting.reason == "learning" for setting in seen[:first])
+    assert seen[first].guests["2"].duty == FIRST_DUTY
+    assert device.state.baseline is not None
+    assert len(device.state.baseline.steps) >= 20
+
+
+@pytest.mark.parametrize("idle", [0.2, 0.4, 0.7])
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_it_converges_to_what_is_idle_and_the_holder_loses_next_to_nothing(idle: float, noise: float) -> None:
+    device = Device(beyond(idle), noise=noise)
+    device.run(60)
+    device.forget_costs()
+    began_s = device.now_s
+    device.run(120)
+    assert device.lost_s / device.alone_s <= 0.03
+    assert device.computed_s / (device.now_s - began_s) >= idle / 2
+
+
+def test_beside_a_holder_that_always_computes_the_guest_gets_next_to_nothing() -> None:
+    device = Device(beyond(0.0), noise=0.01)
+    device.run(30)
+    device.forget_costs()
+    device.run(120)
+    assert device.lost_s / device.alone_s <= 0.03
+
+
+def test_a_harm_that_begins_suddenly_is_answered_within_one_period() -> None:
+    device = Device(beyond(1.0))
+    device.run(40)
+    before = device.state.duties
+    device.harm = lambda duty: 0.5 * duty
+    device.run(1.4)
+    assert dict(device.state.duties)["2"] <= dict(before)["2"] // 2
+
+
+def test_a_machine_that_slows_down_is_not_the_guests_fault() -> None:
+    device = Device(beyond(1.0))
+    device.run(40)
+    before = dict(device.state.duties)["2"]
+    device.drift = 1.2
+    device.run(8)
+    assert dict(device.state.duties)["2"] >= before
+
+
+def test_where_the_kernel_counts_waiting_a_little_of_it_is_enough_to_know() -> None:
+    device = Device(lambda duty: 0.06 * duty, noise=0.1)
+    device.is_counted = True
+    device.run(60)
+    device.forget_costs()
+    device.run(120)
+    assert device.lost_s / device.alone_s <= 0.03
+
+
+def test_in_the_idle_class_a_guest_computes_fully_or_stands_still() -> None:
+    device = Device(beyond(1.0))
+    device.is_idle = device.is_counted = True
+    assert {setting.guests["2"].duty for setting in device.run(30)} == {0, 100}
+    assert dict(device.duties)["2"] == 100
+    device.harm = lambda duty: 0.1 * duty
+    device.forget_costs()
+    assert {setting.guests["2"].duty for setting in device.run(300)} == {0, 100}
+    assert device.lost_s / device.alone_s <= 0.02
+
+
+def test_the_time_alone_is_learnt_anew_every_ten_minutes_and_at_once_after_a_leap() -> None:
+    device = Device(beyond(1.0))
+    device.run(60)
+    assert "learning" in {setting.reason for setting in device.run(REFRESH_S)}
+    device.run(60)
+    device.drift = 20.0
+    assert "learning" in {setting.reason for setting in device.run(3)}
+
+
+def test_more_duty_goes_to_the_guest_that_makes_the_most_of_it() -> None:
+    device = Device(beyond(0.6), names=("2", "3"))
+    device.efficiency["3"] = 0.2
+    device.run(60)
+    duties = dict(device.state.duties)
+    assert duties["2"] >= 4 * duties["3"]
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> list[tuple[Sample, float]]:
+    names = draw(st.lists(st.sampled_from("abc"), unique=True, max_size=3))
+    many = []
+    for _ in range(draw(st.integers(1, 15))):
+        steps = tuple(draw(st.lists(st.floats(0.001, 10), max_size=15)))
+        waited_s = draw(st.none() | st.floats(0, 1))
+        guests = tuple(
+            Guest(
+                name,
+                draw(st.booleans()),
+                draw(st.integers(0, 200 * MB)),
+                draw(st.none() | st.integers(0, 200 * MB)),
+                draw(st.booleans()),
+                draw(st.none() | st.floats(0, 1)),
+            )
+            for name in names
+        )
+        lasted_s = draw(st.floats(0.01, 5))
+        many.append((Sample(steps, waited_s, lasted_s, draw(st.integers(0, 400 * MB)), guests), lasted_s))
+    return many
+
+
+@given(samples(), st.integers(0, 512).map(lambda size: size * MB))
+@settings(deadline=None)
+def test_whatever_is_seen_duties_and_limits_are_within_bounds(
+    many: list[tuple[Sample, float]], capacity_bytes: int
+) -> None:
+    state, now_s = State(), 0.0
+    for sample, lasted_s in many:
+        now_s += lasted_s
+        before, (state, setting) = state, adjust(state, sample, now_s, capacity_bytes)
+        assert setting.guests.keys() == {guest.job_id for guest in sample.guests}
+        assert all(0 <= each.duty <= 100 for each in setting.guests.values())
+        assert all(1 <= duty <= 100 for _, duty in state.duties)
+        assert all(each.has_room or each.duty == 0 for each in setting.guests.values())
+        if setting.slowdown is not None and setting.slowdown > HI and before.charge is None:
+            old = dict(before.duties)
+            paced = {name: duty for name, duty in state.duties if name not in state.unpaced}
+            assert all(duty <= old.get(name, 100) for name, duty in paced.items())
+        if setting.holder_limit_bytes is not None:
+            limits = [each.limit_bytes for each in setting.guests.values() if each.has_room]
+            assert setting.holder_limit_bytes + sum(filter(None, limits)) <= capacity_bytes
+
+
+needs = st.lists(
+    st.builds(Need, st.uuids().map(str), st.integers(0, 300 * MB), st.none() | st.integers(0, 300 * MB)), max_size=4
+)
+
+
+@given(st.integers(2, 1024).map(lambda size: size * MB), st.integers(0, 500 * MB), needs)
+def test_limits_fill_the_device_and_nobody_is_below_what_it_must_have(
+    capacity_bytes: int, holder_bytes: int, guests: list[Need]
+) -> None:
+    division = divided(capacity_bytes, holder_bytes, guests)
+    assert division.holder_bytes + sum(division.guests.values()) == capacity_bytes // GRAIN_BYTES * GRAIN_BYTES
+    assert division.holder_bytes >= min(capacity_bytes, holder_bytes)
+    for guest in guests:
+        if guest.job_id in division.guests:
+            assert division.guests[guest.job_id] >= max(MB, guest.persistent_bytes)
+
+
+def test_a_burst_of_the_holder_shrinks_guests_at_once_and_ends_the_stay_of_who_cannot_shrink_that_far() -> None:
+    def limits(needed_bytes: int, state: State) -> tuple[State, Setting]:
+        guests = (Guest("2", False, 20 * MB, 30 * MB), Guest("3", False, 40 * MB, 40 * MB))
+        return adjust(state, Sample((0.1,), None, 0.1, needed_bytes, guests), 1.0, 200 * MB)
+
+    state, calm = limits(40 * MB, State())
+    assert [each.has_room for each in calm.guests.values()] == [True, True]
+    assert calm.holder_limit_bytes is not None
+    assert calm.holder_limit_bytes >= 60 * MB, "what nobody needs is the holder's"
+    state, burst = limits(120 * MB, state)
+    assert burst.holder_limit_bytes is not None
+    assert burst.holder_limit_bytes >= 126 * MB
+    assert all(each.has_room for each in burst.guests.values())
+    state, larger = limits(160 * MB, state)
+    assert not larger.guests["3"].has_room
+    assert larger.guests["3"].duty == 0
+    _, after = limits(40 * MB, state)
+    assert after == larger, "the peak is remembered for a while"
+
+
+def test_a_peak_is_forgotten_after_ten_minutes() -> None:
+    peak = Peak().noted(100, 0.0)
+    for now_s in range(10, 2000, 10):
+        peak = peak.noted(10, now_s)
+        if now_s < 300:
+            assert peak.bytes == 100
+    assert peak.bytes == 10

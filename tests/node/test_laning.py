@@ -1,0 +1,175 @@
+"""Jobs in one lane of a device, ordered by the daemon: they take turns, pause without the turn, and leave no page."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodes import Message, Node
+
+from underweft import environment
+from waiting import PATIENCE_S, wait_until
+from weft.node import laning
+from weft.node.seat import Seat
+from weft.node.task import RankStatus, attach
+from weft.runtime import lanes
+from weft.runtime.lanes import Member
+from weft.runtime.native import library_path
+
+pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+
+IN_LANE = {"guest": True, "lane": 1}
+# Forty steps, of which the last thirty only once somebody says so.
+TRAINING = """
+import os, sys, time, torch
+torch.manual_seed(int(sys.argv[2]))
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(40):
+    while step == 10 and not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    loss = model(torch.randn(512, 64)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(step, loss.item().hex())
+"""
+ENDLESS = """
+import os, sys, torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
+optimizer = torch.optim.Adam(model.parameters())
+while not os.path.exists(sys.argv[1]):
+    loss = model(torch.randn(512, 64)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+sys.exit(4)
+"""
+
+
+def order(node: Node, code: str, job: str, **more: Any) -> Message:
+    words = (sys.executable, "-c", code, str(node.folder / "over"), job)
+    return node.run_order(*words, job=job, **{"seat": IN_LANE, **more})
+
+
+def begin(node: Node, *orders: Message) -> None:
+    """Each is a member of the lane, and has had turns."""
+    node.daemon.on_hello = lambda: list(orders)
+    for each in orders:
+        node.daemon.send(each)
+    for each in orders:
+        wait_until(lambda job=each["job"]: turns(node, job) > 2, "it takes turns")  # type: ignore[misc]
+
+
+def rank(node: Node, job: str) -> RankStatus | None:
+    page = node.run / f"{job}.1.0.page"
+    if not page.exists():
+        return None
+    with attach(page) as task:
+        return next(iter(task.status().ranks), None)
+
+
+def turns(node: Node, job: str) -> int:
+    found = rank(node, job)
+    return found.turns if found and found.is_in_lane else 0
+
+
+def members(path: Path) -> dict[int, tuple[int, int]]:
+    """The base and the weight of each, by its process."""
+    page = path.read_bytes()
+    slots = [8 * (lanes.MEMBERS + slot * lanes.MEMBER_WORDS) for slot in range(lanes.LANE_MEMBERS)]
+    found = [struct.unpack_from("=16q", page, at) for at in slots]
+    return {each[Member.PID]: (each[Member.BASE], each[Member.WEIGHT]) for each in found if each[Member.PID]}
+
+
+def alone(node: Node, seed: str) -> str:
+    (node.folder / "over").touch()
+    command = [sys.executable, "-c", TRAINING, str(node.folder / "over"), seed]
+    out = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=PATIENCE_S, check=True)
+    return out.stdout
+
+
+def test_jobs_in_one_lane_take_turns_and_print_what_they_print_alone(node: Node) -> None:
+    begin(node, order(node, TRAINING, "1"), order(node, TRAINING, "2"))
+    pids = {node.daemon.next("started", job)["pids"][0] for job in "12"}
+    lane = node.run / "lane-0-1"
+    assert members(lane) == dict.fromkeys(pids, (0, 1)), "all get the same time unless it is said"
+    capacity = struct.unpack_from("=Q", lane.read_bytes(), 8 * lanes.CAPACITY)[0]
+    assert capacity == node.daemon.hellos[0]["devices"][0]["memory_bytes"]
+    assert [node.daemon.next("started", job)["lane"] for job in "12"] == [1, 1]
+    (node.folder / "over").touch()
+    for job in "12":
+        assert node.daemon.end(job)["exit_code"] == 0
+        assert node.output(job) == alone(node, job)
+    wait_until(lambda: not lane.exists(), "the lane's page is removed")
+
+
+def test_who_is_next_in_a_lane_can_be_ordered_before_and_while_it_is_in_it(node: Node) -> None:
+    first = {**IN_LANE, "base": -5, "weight": 0}
+    begin(node, order(node, ENDLESS, "1", seat=first), order(node, ENDLESS, "2"))
+    lane = node.run / "lane-0-1"
+    assert sorted(members(lane).values()) == [(-5, 0), (0, 1)]
+    node.daemon.send(order(node, ENDLESS, "1", seat={**IN_LANE, "base": 7, "weight": 3}, generation=2))
+    wait_until(lambda: sorted(members(lane).values()) == [(0, 1), (7, 3)], "it is as ordered")
+    (node.folder / "over").touch()
+    assert [node.daemon.end(job)["exit_code"] for job in "12"] == [4, 4]
+
+
+def test_a_member_that_pauses_has_not_the_turn_and_the_lane_survives_the_coordinator(node: Node) -> None:
+    orders = [order(node, ENDLESS, "1"), order(node, ENDLESS, "2")]
+    begin(node, *orders)
+    node.order("pause", "1", needs_bytes=0)
+    assert node.daemon.next("paused")["how"] == "boundary"
+    before = turns(node, "2")
+    wait_until(lambda: turns(node, "2") > before + 20, "the other one goes on")
+    node.restart({"type": "pause", "job": "1", "attempt": 1, "generation": 1, "needs_bytes": 0}, orders[1])
+    before = turns(node, "2")
+    wait_until(lambda: turns(node, "2") > before + 20, "nobody has noticed")
+    assert len(members(node.run / "lane-0-1")) == 2
+    before = turns(node, "1")
+    node.daemon.send({**orders[0], "generation": 2})
+    assert node.daemon.next("resumed")["lane"] == 1
+    wait_until(lambda: turns(node, "1") > before, "it takes turns again")
+    (node.folder / "over").touch()
+    assert [node.daemon.end(job)["exit_code"] for job in "12"] == [4, 4]
+    wait_until(lambda: not (node.run / "lane-0-1").exists(), "the lane's page is removed")
+
+
+def test_the_page_of_a_lane_whose_last_member_was_killed_is_removed(node: Node) -> None:
+    begin(node, order(node, ENDLESS, "1"))
+    os.kill(node.daemon.next("started")["pids"][0], signal.SIGKILL)
+    assert node.daemon.end()["exit_code"] == 128 + 9
+    wait_until(lambda: not (node.run / "lane-0-1").exists(), "the lane's page is removed")
+
+
+def test_a_page_is_removed_only_if_no_attempt_and_no_process_uses_its_lane(tmp_path: Path) -> None:
+    mine = (os.getpid(), int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]))
+    page = bytearray(lanes.LANE_BYTES)
+    struct.pack_into("=3Q", page, 0, lanes.LANE_MAGIC, lanes.LANE_VERSION, lanes.LANE_BYTES)
+    for name, member in (("lane-0-1", mine), ("lane-0-2", (mine[0], mine[1] + 1)), ("lane-0-3", (0, 0))):
+        struct.pack_into("=2Q", page, 8 * lanes.MEMBERS, *member)
+        (tmp_path / name).write_bytes(page)
+    (tmp_path / "lane-x").touch()
+    laning.remove_unused(tmp_path, {tmp_path / "lane-0-3"})
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["lane-0-1", "lane-0-3", "lane-x"]
+    laning.set_order(tmp_path / "lane-0-1", {mine[0]}, Seat(base=-3, weight=9))
+    assert members(tmp_path / "lane-0-1") == {mine[0]: (-3, 9)}
+
+
+@pytest.mark.parametrize("how", ["a gang", "two devices", "no library"])
+def test_who_cannot_take_turns_is_launched_without_a_lane(unstarted: Node, how: str) -> None:
+    unstarted.start(**({"WEFT_NATIVE": ""} if how == "no library" else {}))
+    unstarted.await_hello()
+    on, tasks = ((0,), 1) if how == "no library" else ((0, 1), 2 if how == "a gang" else 1)
+    more = {"devices_per_task": len(on) // tasks, "tasks": tasks}
+    unstarted.daemon.send(unstarted.run_order("sh", "-c", "echo lane=$WEFT_LANE", on=on, seat=IN_LANE, **more))
+    assert unstarted.daemon.end()["exit_code"] == 0
+    assert unstarted.output() == "lane=\n"

@@ -1,0 +1,86 @@
+"""When what was measured is told, and what processes use of cores."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from waiting import wait_until
+from weft.node.gauge import Look
+from weft.node.measuring import AGAIN_S, Stretch
+from weft.node.usage import Used, cpu_times_s, utilisation
+
+
+def watched(stretch: Stretch, from_s: float, to_s: float, rate_hz: float, step: int = 0, **said: object) -> Stretch:
+    """One look a second at a task that steps so often; weighed when that is due."""
+    for now_s in range(int(from_s), int(to_s) + 1):
+        look = Look(now_s=now_s, step=step + int((now_s - from_s) * rate_hz), stepped_s=now_s)
+        stretch = stretch.seen(replace(look, **said))  # type: ignore[arg-type]
+        if stretch.is_to_be_weighed:
+            stretch = replace(stretch, used=Used(now_s, 0.0))
+    return stretch
+
+
+def test_a_stretch_is_told_once_it_has_settled_and_then_not_for_a_minute() -> None:
+    stretch = watched(Stretch(), 0, 2, rate_hz=20)
+    assert stretch.due(2) is None
+    stretch = watched(stretch, 3, 10, rate_hz=20, step=60)
+    rate = stretch.due(10)
+    assert rate is not None
+    assert rate.rate_hz == pytest.approx(20)
+    told = stretch.after(rate.rate_hz, Used(10, 0.0))
+    assert watched(told, 11, 60, rate_hz=20, step=220).due(60) is None
+
+
+@pytest.mark.parametrize(("rate_hz", "is_told"), [(20.5, False), (22, True), (18, True)])
+def test_it_is_told_again_if_the_rate_of_the_last_minute_has_moved(rate_hz: float, is_told: bool) -> None:
+    stretch = watched(Stretch(), 0, 10, rate_hz=20)
+    told = stretch.after(20, Used(10, 0.0))
+    later = watched(told, 11, 10 + AGAIN_S, rate_hz=rate_hz, step=200 + int(rate_hz))
+    rate = later.due(10 + AGAIN_S)
+    assert rate is not None
+    assert rate.rate_hz == pytest.approx(rate_hz, rel=0.02)
+    assert later.has_moved(rate.rate_hz) is is_told
+    assert later.after(rate.rate_hz, Used(70, 0.0)).told_hz == (pytest.approx(rate_hz, rel=0.02) if is_told else 20)
+
+
+@pytest.mark.parametrize(("grown_mb", "is_told"), [(0, False), (1, False), (9, True), (-50, False)])
+def test_a_job_that_has_grown_is_told_of_though_its_rate_is_the_same(grown_mb: int, is_told: bool) -> None:
+    needs_bytes = (100 + grown_mb) << 20
+    told = watched(Stretch(), 0, 10, rate_hz=20).after(20, Used(10, 0.0), 100 << 20)
+    later = watched(told, 11, 14, rate_hz=20, step=220)
+    rate = later.due(14, needs_bytes)
+    assert (rate is not None) is is_told
+    if rate is not None:
+        assert later.has_moved(rate.rate_hz, needs_bytes)
+        again = later.after(rate.rate_hz, Used(14, 0.0), needs_bytes)
+        assert not again.has_grown(needs_bytes)
+
+
+@pytest.mark.parametrize("change", [{"neighbours": frozenset({"2"})}, {"duty": 50}, {"is_paused": True}])
+def test_any_change_begins_a_new_stretch_that_is_told_anew(change: dict[str, object]) -> None:
+    stretch = watched(Stretch(), 0, 10, rate_hz=20)
+    changed = watched(stretch.after(20, Used(10, 0.0)), 11, 11, rate_hz=20, step=220, **change)
+    assert (changed.used, changed.told_hz, changed.due(11)) == (None, None, None)
+
+
+def test_what_cores_spend_on_a_family_is_counted_with_those_of_it_that_have_ended() -> None:
+    burn = "import time\nwhile time.process_time() < 0.2: pass\n"
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\nprint(flush=True)\ninput()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        wait_until(lambda: cpu_times_s({"it": [process.pid]})["it"] >= 0.2, "its child's time is its own")
+        process.communicate(b"\n")
+    assert cpu_times_s({"gone": [process.pid]}) == {"gone": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "cores", "used"), [(1.0, 1, 0.5), (1.0, 2, 0.25), (9.0, 1, 1.0), (-1.0, 1, 0.0), (0.0, 0, 1.0)]
+)
+def test_utilisation_is_a_part_of_the_cores_of_the_devices(cpu_s: float, cores: int, used: float) -> None:
+    assert utilisation(Used(0.0, 0.0), Used(2.0, cpu_s), cores) == pytest.approx(used)

@@ -1,0 +1,151 @@
+"""Salus's lanes: who joins which, in which order its members take turns, and who must wait."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sharing_words import GB, Stage
+
+from weft.core.commands import Seat, Start
+from weft.core.errors import InputError
+from weft.core.events import Finished
+from weft.core.memory import Memory, needed_bytes
+from weft.policies.registry import POLICIES
+from weft.policies.share.lane_choice import choose_lane
+
+
+def test_the_golden_vector_with_its_third_job_rejected() -> None:
+    """16 in all; (P, T) = (1, 10), (1, 4), (1, 9). The third would fit a lane of 9, but the lane holds a T of 10."""
+    first, second, third = Memory(1, 10), Memory(1, 4), Memory(1, 9)
+    assert choose_lane(16, {}, first) == 1
+    assert choose_lane(16, {1: [first]}, second) == 2
+    assert choose_lane(16, {1: [first], 2: [second]}, third) is None
+    assert choose_lane(17, {1: [first], 2: [second]}, third) == 1
+
+
+def test_a_new_lane_is_opened_while_there_is_room_for_one() -> None:
+    assert choose_lane(100, {1: [Memory(10, 20)]}, Memory(10, 20)) == 2
+
+
+def test_the_tightest_lane_that_is_large_enough_is_joined() -> None:
+    lanes = {1: [Memory(1, 50)], 2: [Memory(1, 20)], 3: [Memory(1, 25)]}
+    assert choose_lane(103, lanes, Memory(1, 21)) == 3
+
+
+def test_else_the_smallest_lane_that_may_grow_is_joined() -> None:
+    assert choose_lane(100, {1: [Memory(1, 30)], 2: [Memory(1, 20)]}, Memory(1, 60)) == 2
+
+
+def test_a_lane_that_is_gone_leaves_its_number() -> None:
+    assert choose_lane(100, {2: [Memory(1, 1)]}, Memory(1, 1)) == 1
+
+
+def test_who_takes_turns_with_nobody_counts_in_full_and_is_not_joined() -> None:
+    assert choose_lane(50, {0: [Memory(1, 30)]}, Memory(1, 18)) == 1
+    assert choose_lane(49, {0: [Memory(1, 30)]}, Memory(1, 18)) is None
+
+
+MEMORIES = st.builds(Memory, st.integers(0, 20), st.integers(0, 60))
+
+
+@given(jobs=st.lists(MEMORIES, max_size=12), capacity_bytes=st.integers(1, 150))
+@settings(max_examples=200, derandomize=True, database=None, deadline=None)
+def test_whoever_is_let_in_the_device_is_large_enough_and_who_is_not_would_fit_nowhere(
+    jobs: list[Memory], capacity_bytes: int
+) -> None:
+    lanes: dict[int, list[Memory]] = {}
+    for memory in jobs:
+        members = [(one, lane) for lane, some in lanes.items() for one in some]
+        lane = choose_lane(capacity_bytes, lanes, memory)
+        if lane is None:
+            places = [*lanes, max(lanes, default=0) + 1]
+            assert all(needed_bytes([*members, (memory, where)]) > capacity_bytes for where in places)
+        else:
+            lanes.setdefault(lane, []).append(memory)
+            assert needed_bytes([*members, (memory, lane)]) <= capacity_bytes
+
+
+# ---- the whole policy
+
+
+def seat_of(stage: Stage, name: str) -> Seat:
+    return next(one for _, one in stage.log if isinstance(one, Seat) and one.job_id == name)
+
+
+def test_jobs_of_known_memory_sit_beside_the_holder_in_lanes() -> None:
+    stage = Stage(POLICIES["salus"](), 1)
+    stage.submit(0.0, "a", "b", "c", memory_bytes=4 * GB)
+    assert stage.running == {"a"}
+    assert {name: seating.lane for name, seating in stage.seated.items()} == {"b": 2, "c": 3}
+    assert stage.lines[-2:] == ["seat b: opens lane 2 beside a", "seat c: opens lane 3 beside a, b"]
+
+
+def test_when_no_lane_can_be_opened_a_member_joins_one_and_has_half_of_it() -> None:
+    stage = Stage(POLICIES["salus"](), 1)
+    stage.submit(0.0, "a")
+    stage.submit(1.0, "b")
+    stage.measure(20.0, "a", memory_bytes=(GB, 12 * GB))
+    stage.submit(21.0, "c", memory_bytes=2 * GB)
+    assert stage.lines[-1] == "seat c: opens lane 2 beside a"
+    stage.tell(22.0, Finished("c", stage.job("c").generation))
+    assert "b" not in stage.seated  # of its memory nothing is known
+
+
+def test_a_member_of_the_holders_lane_takes_turns_with_it() -> None:
+    stage = Stage(POLICIES["salus"](), 2)
+    stage.submit(0.0, "a", "b")
+    stage.submit(1.0, "c", memory_bytes=GB)
+    stage.measure(20.0, "a", memory_bytes=(GB, 14 * GB))
+    stage.measure(21.0, "b", memory_bytes=(GB, 14 * GB + 1))
+    seating = seat_of(stage, "c").seating
+    assert (seating.lane, seating.speed, seating.allocation) == (2, 1.0, ((0, 0b01),))
+
+
+def test_guests_go_to_the_device_with_the_fewest_members() -> None:
+    stage = Stage(POLICIES["salus"](), 2)
+    stage.submit(0.0, "a", "b", "c", "d", memory_bytes=GB)
+    assert [stage.seated[name].allocation for name in "cd"] == [((0, 0b01),), ((0, 0b10),)]
+
+
+def test_no_more_members_than_are_allowed_share_a_device() -> None:
+    stage = Stage(POLICIES["salus"](members=2), 1)
+    stage.submit(0.0, "a", "b", "c", memory_bytes=GB)
+    assert set(stage.seated) == {"b"}
+    stage.tell(5.0, Finished("a", 1))
+    assert (stage.running, set(stage.seated)) == ({"b"}, {"c"})
+
+
+def test_gangs_and_those_that_do_not_share_take_no_part() -> None:
+    stage = Stage(POLICIES["salus"](), 2)
+    stage.submit(0.0, "gang", gang_size=2, memory_bytes=2 * GB)
+    stage.submit(1.0, "pair", gang_size=2, memory_bytes=2 * GB)
+    stage.submit(2.0, "selfish", memory_bytes=GB, may_share=False)
+    assert not stage.seated
+    start = next(one for _, one in stage.log if isinstance(one, Start))
+    assert (start.job_id, start.lane) == ("gang", 0)
+
+
+@pytest.mark.parametrize(
+    ("in_lane", "turns"),
+    [
+        ("fair", [(0, 1), (0, 1)]),
+        ("pack", [(0, 1), (0, 1)]),
+        ("fifo", [(1, 0), (2, 0)]),
+        ("srtf", [(50_000, 0), (7_000, 0)]),
+    ],
+)
+def test_whose_turn_it_is_depends_on_the_way_they_are_taken(in_lane: str, turns: list[tuple[int, int]]) -> None:
+    stage = Stage(POLICIES["salus"](in_lane=in_lane), 1)
+    stage.submit(0.0, "a", memory_bytes=GB, declared_steps=50.0)
+    stage.submit(0.0, "b", memory_bytes=GB, declared_steps=7.0)
+    start = next(one for _, one in stage.log if isinstance(one, Start))
+    seating = seat_of(stage, "b").seating
+    assert [(start.base, start.weight), (seating.base, seating.weight)] == turns
+    assert start.lane == 1
+
+
+@pytest.mark.parametrize("parameters", [{"in_lane": "lottery"}, {"members": 1}])
+def test_values_that_make_no_sense_are_refused(parameters: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        POLICIES["salus"](**parameters)

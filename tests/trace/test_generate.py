@@ -1,0 +1,148 @@
+"""Synthetic traces: like the published ones, at the load asked for, and the same again for the same seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.core.errors import InputError
+from weft.sim.generate import LIKES, Wishes, generate, plain_csv
+from weft.sim.overview import overview
+from weft.sim.trace import read_trace
+
+LEVELS = (0.25, 0.50, 0.75, 0.90, 0.99)
+PUBLISHED_S = {
+    "philly": (115, 1144, 2932, 11265, 254758),
+    "helios": (72, 204, 1285, 18201, 172800),
+    "pai": (131, 618, 3699, 12201, 66192),
+}
+"""Quantiles of duration at those levels: all rows of the published tables."""
+ONE_DEVICE_SHARE = {"philly": 0.932, "helios": 0.518, "pai": 0.770}
+WITHIN = 1.25
+MANY = Wishes("philly", jobs=50_000, load=0.9, devices=1024, seed=7)
+DAY_S = 86_400
+
+names = st.sampled_from(sorted(LIKES))
+
+
+@pytest.mark.parametrize("like", LIKES)
+def test_durations_are_spread_as_published(like):
+    drawn_s = np.quantile(generate(replace(MANY, like=like)).duration_s, LEVELS)
+    ratios = drawn_s / np.array(PUBLISHED_S[like])
+    assert ratios.max() < WITHIN, ratios
+    assert ratios.min() > 1 / WITHIN, ratios
+
+
+@pytest.mark.parametrize("like", LIKES)
+def test_gangs_are_as_frequent_as_published(like):
+    gang_size = generate(replace(MANY, like=like)).gang_size
+    assert np.mean(gang_size == 1) == pytest.approx(ONE_DEVICE_SHARE[like], abs=0.01)
+    assert set(gang_size.tolist()) <= set(LIKES[like].gangs)
+
+
+def test_large_gangs_of_philly_run_longer_than_single_devices():
+    drawn = generate(MANY)
+    assert np.median(drawn.duration_s[drawn.gang_size == 8]) > 5 * np.median(drawn.duration_s[drawn.gang_size == 1])
+
+
+@pytest.mark.parametrize("like", LIKES)
+def test_arrivals_go_by_hour_and_weekday(like):
+    arrival_s = generate(replace(MANY, like=like)).arrival_s
+    whole_weeks_s = arrival_s[arrival_s < arrival_s[-1] // (7 * DAY_S) * 7 * DAY_S]
+    hours = np.bincount((whole_weeks_s // 3600 % 24).astype(int), minlength=24)
+    days = np.bincount((whole_weeks_s // DAY_S % 7).astype(int), minlength=7)
+    assert hours / hours.mean() == pytest.approx(np.array(LIKES[like].by_hour), abs=0.15)
+    assert days / days.mean() == pytest.approx(np.array(LIKES[like].by_weekday), abs=0.1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    like=names,
+    jobs=st.integers(1000, 2000),
+    load=st.floats(0.05, 5.0),
+    devices=st.integers(1, 100_000),
+    seed=st.integers(0, 2**64),
+)
+def test_the_offered_load_is_the_one_asked_for(tmp_path_factory, like, jobs, load, devices, seed):
+    path = tmp_path_factory.mktemp("load") / "jobs.csv"
+    path.write_text(plain_csv(generate(Wishes(like, jobs, load, devices, seed))))
+    found = overview(read_trace(path))
+    assert found.jobs == jobs
+    assert found.busy_devices is not None
+    assert found.busy_devices / devices == pytest.approx(load, rel=0.01)
+    assert max(found.gangs) <= devices
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    like=names, jobs=st.integers(2, 300), devices=st.integers(1, 64), seed=st.integers(0, 99), other=st.integers(0, 99)
+)
+def test_a_seed_gives_the_same_bytes_and_another_seed_others(like, jobs, devices, seed, other):
+    wishes = Wishes(like, jobs, 0.9, devices, seed, tenants=3)
+    text = plain_csv(generate(wishes))
+    assert plain_csv(generate(wishes)) == text
+    assert (plain_csv(generate(replace(wishes, seed=other))) == text) == (other == seed)
+
+
+@settings(max_examples=20, deadline=None)
+@given(like=names, jobs=st.integers(2, 300), seed=st.integers(0, 99))
+def test_jobs_come_in_order_and_each_takes_some_time(like, jobs, seed):
+    drawn = generate(Wishes(like, jobs, 0.9, 64, seed))
+    assert drawn.arrival_s[0] == 0.0
+    assert (np.diff(drawn.arrival_s) >= 0).all()
+    assert drawn.duration_s.min() >= 1
+    assert drawn.duration_s.max() <= LIKES[like].longest_s
+
+
+def test_load_and_tenants_change_neither_durations_nor_gangs():
+    first = generate(replace(MANY, jobs=500))
+    second = generate(replace(MANY, jobs=500, load=0.3, tenants=5))
+    assert (first.duration_s == second.duration_s).all()
+    assert (first.gang_size == second.gang_size).all()
+    assert second.arrival_s[-1] == pytest.approx(3 * first.arrival_s[-1])
+
+
+def test_the_bytes_of_a_seed_stay_what_they_are():
+    """Whoever names a seed in a paper means these jobs, in each later version too."""
+    assert plain_csv(generate(Wishes("helios", 6, 0.9, 8, 1, tenants=2))) == RECORDED
+
+
+def test_the_first_tenant_has_the_most_jobs():
+    counts = np.bincount(generate(replace(MANY, tenants=4)).tenant)[1:]
+    assert sorted(counts, reverse=True) == counts.tolist()
+    assert counts[0] / counts.sum() == pytest.approx(1 / (1 + 2**-1.4 + 3**-1.4 + 4**-1.4), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"like": "phily"}, 'unknown cluster "phily"'),
+        ({"jobs": 1}, "1 jobs have no load"),
+        ({"load": 0.0}, "a load of 0 cannot"),
+        ({"load": float("nan")}, "a load of nan cannot"),
+        ({"load": float("inf")}, "a load of inf cannot"),
+        ({"devices": 0}, "0 devices are none"),
+        ({"tenants": -1}, "-1 tenants are none"),
+        ({"seed": -1}, "the seed -1 is below 0"),
+    ],
+)
+def test_what_cannot_be_generated_is_refused(wrong, message):
+    with pytest.raises(InputError) as caught:
+        generate(replace(MANY, **wrong))
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+RECORDED = """\
+arrival,duration,gang,tenant
+0.000,22533,4,tenant-1
+446.988,80,1,tenant-2
+2216.502,114,4,tenant-1
+4145.575,247,1,tenant-1
+7956.057,219,1,tenant-2
+12729.722,65,8,tenant-1
+"""
