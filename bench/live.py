@@ -29,10 +29,12 @@ COMMAND = [sys.executable, "-m", "weft.cli.main"]
 
 
 @contextmanager
-def weft_here(devices: str = "cpu=2", policy: str = "fifo") -> Iterator[weft.Client]:
+def weft_here(devices: str = "cpu=2", policy: str = "fifo", cores: str = "") -> Iterator[weft.Client]:
+    """A weft of its own, and no trace of it afterwards; all of it on these cores, if they are said."""
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         env = {**os.environ, "WEFT_HOME": folder}
-        up = [*COMMAND, "up", "--devices", devices, "--policy", policy]
+        bound = ["taskset", "--cpu-list", cores] if cores else []
+        up = [*bound, *COMMAND, "up", "--devices", devices, "--policy", policy]
         subprocess.run(up, env=env, check=True, stderr=subprocess.DEVNULL)
         try:
             with weft.Client(folder) as client:

@@ -54,13 +54,13 @@ def decisions(client: weft.Client, job_id: str) -> str:
 # ---- G1
 
 
-def time_slicing(quantum_s: float = 1.0, seconds: float = 72.0) -> list[Figure]:
-    """Six jobs on two devices in turns, against two alone on them just before and just after."""
+def time_slicing(quantum_s: float = 3.0, turns: int = 8) -> list[Figure]:
+    """Six jobs on two devices in turns, over whole rounds, against two alone on them just before and just after."""
     before = _alone_hz()
     with weft_here("cpu=2", f"gandiva:quantum_s={quantum_s}:quantum_steps=1000000:margin=9") as client:
         ids = [train(client, FOREVER, COMPUTE_BOUND) for _ in range(6)]
         wait_until(lambda: min(steps(client, ids)) > 20, 120, "six jobs make steps")
-        shared = rates(client, ids, seconds)
+        shared = rates(client, ids, 3 * turns * quantum_s)
         newcomer, begun_s = train(client, FOREVER, COMPUTE_BOUND), time.monotonic()
         wait_until(lambda: steps(client, [newcomer])[0] > 0, 60, "the newcomer makes a step")
         first_s = time.monotonic() - begun_s
@@ -98,7 +98,7 @@ def packing() -> list[Figure]:
 
 def _packed(shape: Sequence[str], outcome: str) -> tuple[float, str]:
     """Both together over the mean of each alone, and the words."""
-    with weft_here("cpu=1", "gandiva:margin=0.05") as client:
+    with weft_here("cpu=1", "gandiva", cores="0") as client:
         ids = [train(client, FOREVER, shape) for _ in range(2)]
         wait_until(
             lambda: outcome in decisions(client, ids[0]) + decisions(client, ids[1]), 150, f"packing is {outcome}"
@@ -133,7 +133,7 @@ def lanes(count: int = 8, each: int = 150) -> list[Figure]:
 
 
 def _makespan(policy: str, count: int, each: int) -> tuple[float, float]:
-    with weft_here("cpu=1", policy) as client:
+    with weft_here("cpu=1", policy, cores="0") as client:
         begun_s = time.monotonic()
         ids = [train(client, each, INPUT_BOUND, gpu_mem="64M") for _ in range(count)]
         ends = []

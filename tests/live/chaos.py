@@ -16,34 +16,39 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import weft.client
 from waiting import state_of, wait_until
 from weft.client import Client, UnreachableError
 from weft.control.fold import load_desk
 from weft.control.store import Store
-from weft.core.errors import WeftError
+from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.processes import process
 from weft.sim.named import policies_asked
 
 WITNESS = Path(__file__).with_name("witness.py")
-POLICY = "tiresias-l:thresholds=0.3"  # so that jobs are preempted all the time
-DEVICES = 3
 SETTINGS = "silent_s = 1.5\nstop_grace_s = 0.5\npause_grace_s = 0.5\nsnapshot_rows = 200\n"
-MOST_LIVE = 8
 
 weft.client.RESTART_S = 0.2  # nobody but us starts the daemon again, and not while we wait for it
 
 
 class Chaos:
+    policy = "tiresias-l:thresholds=0.3"  # so that jobs are preempted all the time
+    devices, device_count = "cpu=3", 3
+    settings = SETTINGS
+    quotas: Mapping[str, int] = MappingProxyType({})
+    most_live = 8
+
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
         self.home = Home(folder / "home")
         self.home.make()
-        self.home.settings.write_text(SETTINGS)
+        self.home.settings.write_text(self.settings)
         self.trails = folder / "trails"
         self.trails.mkdir()
         self.expected: dict[str, int] = {}
@@ -62,7 +67,8 @@ class Chaos:
     def up(self) -> None:
         env = {**os.environ, "WEFT_HOME": str(self.home.root), **self.fail}
         with self.home.daemon_log.open("ab") as log:
-            command = [sys.executable, "-m", "weft.control.daemon", "--devices", f"cpu={DEVICES}", "--policy", POLICY]
+            options = ["--devices", self.devices, "--policy", self.policy]
+            command = [sys.executable, "-m", "weft.control.daemon", *options]
             self.daemon = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
 
     def is_up(self) -> bool:
@@ -136,10 +142,14 @@ class Chaos:
         kind = self.chance.choice(["plain", "plain", "plain", "forks", "gang"])
         code = self.chance.choice([0, 0, 0, 3])
         steps = self.chance.choice([0, 5, 20, 60])
-        command = [sys.executable, str(WITNESS), str(self.trails), kind, str(steps), str(code)]
+        self.send([kind, str(steps), str(code)], code, ntasks=2 if kind == "gang" else 1)
+
+    def send(self, words: list[str], code: int, **options: Any) -> None:
         try:
             with Client(self.home, timeout_s=1.0) as client:
-                job_id = client.submit(command, ntasks=2 if kind == "gang" else 1)
+                job_id = client.submit([sys.executable, str(WITNESS), str(self.trails), *words], **options)
+        except InputError as error:
+            raise AssertionError(f"{words} {options} is refused: {error}") from error
         except WeftError:
             return  # not acknowledged; whether it is there will be seen
         self.expected[job_id] = code
@@ -147,15 +157,17 @@ class Chaos:
     def cancel(self) -> None:
         live = self.live()
         if live:
-            job_id = self.chance.choice(live)
-            try:
-                with Client(self.home, timeout_s=1.0) as client:
-                    client.cancel(job_id)
-            except UnreachableError:
-                pass  # perhaps it was heard, perhaps not
-            except WeftError:
-                return  # it had ended
-            self.cancelled.add(job_id)
+            self.cancel_one(self.chance.choice(live))
+
+    def cancel_one(self, job_id: str) -> None:
+        try:
+            with Client(self.home, timeout_s=1.0) as client:
+                client.cancel(job_id)
+        except UnreachableError:
+            pass  # perhaps it was heard, perhaps not
+        except WeftError:
+            return  # it had ended
+        self.cancelled.add(job_id)
 
     def live(self) -> list[str]:
         try:
@@ -167,7 +179,13 @@ class Chaos:
     # ---- harm
 
     def harm(self) -> None:
-        deeds: dict[str, Callable[[], None]] = {
+        deeds = self.choices()
+        name = self.chance.choice(list(deeds))
+        self.deeds[name] += 1
+        deeds[name]()
+
+    def choices(self) -> dict[str, Callable[[], None]]:
+        return {
             "daemon killed": lambda: _signal(self.daemon_pid, signal.SIGKILL),
             "coordinator killed": lambda: _signal(self.coordinator_pid, signal.SIGKILL),
             "shepherd killed": self.kill_a_shepherd,
@@ -182,9 +200,6 @@ class Chaos:
             "job stopped": lambda: self._stop(self.chance.choice(list(self.task_pids()) or [0])),
             "cancelled": self.cancel,
         }
-        name = self.chance.choice(list(deeds))
-        self.deeds[name] += 1
-        deeds[name]()
 
     def kill_a_shepherd(self) -> None:
         self._one(self.shepherd_pids(), signal.SIGKILL)
@@ -227,7 +242,7 @@ class Chaos:
         while self.deeds.total() < kills:
             self.keep_up()
             self.wake()
-            if len(self.live()) < MOST_LIVE:
+            if len(self.live()) < self.most_live:
                 self.submit()
             if self.chance.random() < 0.4:
                 self.harm()
@@ -246,7 +261,7 @@ class Chaos:
         wait_until(lambda: not self._left(), lambda: f"nothing is left behind in memory: {self._left()}")
         with Client(self.home) as client:
             states = [device["state"] for node in client.nodes() for device in node["devices"]]
-        assert states == ["free"] * DEVICES, f"devices are held: {states}"
+        assert states == ["free"] * self.device_count, f"devices are held: {states}"
 
     def _left(self) -> list[str]:
         """Pages and sockets of tasks; those of the daemon itself have one dot."""
@@ -266,7 +281,7 @@ class Chaos:
             self.outcomes["lost attempts"] += row["losses"]
             self.outcomes["preemptions"] += row["preemptions"]
         store = Store(self.home.database)
-        load_desk(store, policies_asked(POLICY)[0].build(), {}).scheduler.ledger.validate()
+        load_desk(store, policies_asked(self.policy)[0].build(), self.quotas).scheduler.ledger.validate()
         store.close()
 
     def _judge_one(self, row: dict[str, object], trail: list[list[str]]) -> None:
@@ -298,15 +313,18 @@ def _signal(pid: int, number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def storm(kills: int, seed: int) -> Chaos:
+Sort = TypeVar("Sort", bound=Chaos)
+
+
+@contextlib.contextmanager
+def weathering(sort: Callable[[Path, int], Sort], seed: int) -> Iterator[Sort]:
+    """A weft of this sort that is up. If it does not live through what comes, its logs are told."""
     with tempfile.TemporaryDirectory(prefix="weft-chaos-") as folder:
-        chaos = Chaos(Path(folder), seed)
+        chaos = sort(Path(folder), seed)
         try:
             chaos.up()
             wait_until(chaos.is_up, "weft is up")
-            chaos.rage(kills)
-            chaos.settle()
-            chaos.judge()
+            yield chaos
         except BaseException:
             for log in (chaos.home.daemon_log, chaos.home.node_log):
                 print(f"---- {log.name}", log.read_text()[-6000:], sep="\n", file=sys.stderr)
@@ -316,6 +334,13 @@ def storm(kills: int, seed: int) -> Chaos:
             chaos.down()
             for pid in [*chaos.task_pids(), *chaos.shepherd_pids()]:
                 _signal(pid, signal.SIGKILL)
+
+
+def storm(kills: int, seed: int) -> Chaos:
+    with weathering(Chaos, seed) as chaos:
+        chaos.rage(kills)
+        chaos.settle()
+        chaos.judge()
         return chaos
 
 

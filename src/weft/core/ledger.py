@@ -201,15 +201,10 @@ class Ledger:
         """Give a waiting job its devices; the check has been made."""
         job = self.jobs[grant.job_id]
         last = job.seating.allocation if job.seating else job.last_allocation
-        given = Start(
-            job.id,
-            job.generation + 1,
-            self.devices.pick(grant.placement, last),
-            grant.reason,
-            grant.lane,
-            grant.base,
-            grant.weight,
-        )
+        allocation = self.devices.pick(grant.placement, last)
+        stays = job.seating is not None and allocation == job.seating.allocation
+        turns = job.seating if job.seating and stays else grant  # where it computes already it is in its lane for good
+        given = Start(job.id, job.generation + 1, allocation, grant.reason, turns.lane, turns.base, turns.weight)
         return self._give(job, given, now)
 
     def seat(self, offer: Offer, now: float) -> Seat:

@@ -29,10 +29,12 @@ class Look:
     neighbours: frozenset[str] = frozenset()
     duty: int = 100
     is_paused: bool = False
+    generation: int = 0
+    """Of its lease: between two looks it may have been paused and gone on, and nobody saw it stand still."""
 
     @property
-    def circumstances(self) -> tuple[frozenset[str], int, bool]:
-        return (self.neighbours, self.duty, self.is_paused)
+    def circumstances(self) -> tuple[frozenset[str], int, bool, int]:
+        return (self.neighbours, self.duty, self.is_paused, self.generation)
 
 
 @value

@@ -114,6 +114,7 @@ def _look(attempt: Attempt, now_s: float) -> Look | None:
                 neighbours=frozenset(attempt.ground.company.neighbours(attempt)),
                 duty=task.duty,
                 is_paused=attempt.is_gated,
+                generation=attempt.record.generation,
             )
     return None
 

@@ -118,9 +118,9 @@ def antman(busy: float = 0.8, guests: int = 1) -> Policy:
     return Policy(Classed(Arrival(strict=False)), place=Consolidated(), share=Filling(busy, guests))
 
 
-def salus(in_lane: str = "fair", members: int = 64) -> Policy:
+def salus(in_lane: str = "fair", lanes: int = 8, members: int = 62) -> Policy:
     """Salus: jobs of known memory share devices in lanes, in turns step by step within one, side by side across."""
-    return Policy(Arrival(strict=False), share=Lanes(in_lane, members), needs_declared_work=in_lane == "srtf")
+    return Policy(Arrival(strict=False), share=Lanes(in_lane, lanes, members), needs_declared_work=in_lane == "srtf")
 
 
 def weft(
@@ -133,7 +133,7 @@ def weft(
 ) -> Policy:
     """The default: quotas, then 2D-Gittins over what has finished, jobs back where they were, idle time filled."""
     order = Classed(GittinsRank(thresholds))
-    share = Guests(order.standing, Packing(margin), Filling(busy))
+    share = Guests(order, Packing(margin), Filling(busy))
     return Policy(
         order,
         place=SkewAware(pack_limit),
@@ -165,6 +165,7 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "busy": "A device whose holder keeps it busy for a larger part of the time than this has nothing to give away.",
         "guests": "How many jobs at most may use what one holder leaves idle.",
         "in_lane": "How the members of a lane take turns: fair, pack, fifo or srtf.",
+        "lanes": "How many lanes at most a device has; those in one take turns.",
         "members": "How many jobs at most share one device.",
         "assume_s": "Seconds that a job is taken to need if it declares no work.",
     }

@@ -43,6 +43,10 @@ class Classed(KeyedOrder):
             return OPPORTUNISTIC
         return GUARANTEED if not self._quotas or job.id in self.charged else OPPORTUNISTIC
 
+    def is_guaranteed(self, job: Job) -> bool:
+        """Whether it is charged to a quota: only then somebody has a right to run as if alone."""
+        return job.id in self.charged
+
     def key(self, job: Job, now: float) -> Key:
         """Where the order itself preempts nobody, of two jobs of one standing the one that runs goes first."""
         standing = self.standing(job)

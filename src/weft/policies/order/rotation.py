@@ -10,6 +10,8 @@ from weft.core.job import Job
 from weft.core.values import EPSILON_S
 from weft.policies.stages import Key, KeyedOrder
 
+LEAST_S = 2.0
+"""Steps of milliseconds make no quantum shorter than this: switching would cost more than it gives."""
 FIRST_S = 5.0
 """So long, or until it has been measured, nobody who is new takes the devices of one that was new just before."""
 NEW, IN_QUANTUM, IN_TURN, HAD_ITS_TURN, AS_GUEST = range(5)
@@ -59,4 +61,6 @@ class Rotation(KeyedOrder):
 
     def _quantum_of(self, job: Job) -> float:
         rate_hz = job.measured.rate_hz if job.measured else 0.0
-        return min(self.quantum_s, self.quantum_steps / rate_hz) if rate_hz > 0 else self.quantum_s
+        if rate_hz <= 0:
+            return self.quantum_s
+        return min(self.quantum_s, max(LEAST_S, self.quantum_steps / rate_hz))

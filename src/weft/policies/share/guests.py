@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.sharing import Offer, Sharing
 from weft.core.view import View
+from weft.policies.order.classed import Classed
 from weft.policies.share.filling import Filling, is_quiet
 from weft.policies.share.looking import Looks
 from weft.policies.share.packing import Packing, may_be_packed
@@ -24,7 +24,7 @@ class Guests:
     the holder, or asks for more, is held back so far that the holder hardly feels it.
     """
 
-    standing: Callable[[Job], int]
+    classes: Classed
     packing: Packing = field(default_factory=Packing)
     filling: Filling = field(default_factory=Filling)
     together: float = 0.9
@@ -54,9 +54,13 @@ class Guests:
             return self.packing.offer(spot, guest)
         return self.filling.offer(spot, guest) if is_quiet(spot.holder, self.filling.busy) else None
 
+    def _are_peers(self, holder: Job, guest: Job) -> bool:
+        is_anybody_guaranteed = self.classes.is_guaranteed(holder) or self.classes.is_guaranteed(guest)
+        return not is_anybody_guaranteed and self.classes.standing(holder) == self.classes.standing(guest)
+
     def _are_to_be_packed(self, view: View, spot: Spot, guest: Job) -> bool:
         holder = spot.holder
-        if not may_be_packed(guest) or self.standing(holder) != self.standing(guest):
+        if not may_be_packed(guest) or not self._are_peers(holder, guest):
             return False
         wanted = utilisation_of(holder)[0] + utilisation_of(guest)[0]
         return wanted <= self.together and self.packing.may_try(view, spot, guest)

@@ -10,10 +10,11 @@ Lanes = Mapping[int, Sequence[Memory]]
 """The members of each lane; under 0 those who take turns with nobody."""
 
 
-def choose_lane(capacity_bytes: int, lanes: Lanes, job: Memory) -> int | None:
+def choose_lane(capacity_bytes: int, lanes: Lanes, job: Memory, most: int = 1_000) -> int | None:
     """A lane for the job: a new one, else the tightest that is large enough, else the smallest that may grow; or none.
 
-    A lane is as large as its largest T, so joining never shrinks it below what its members need.
+    There are at most so many lanes. One is as large as its largest T, so joining never shrinks it below what members
+    need.
     """
     members = [(memory, lane) for lane, some in lanes.items() for memory in some]
 
@@ -21,7 +22,7 @@ def choose_lane(capacity_bytes: int, lanes: Lanes, job: Memory) -> int | None:
         return needed_bytes([*members, (job, lane)]) <= capacity_bytes
 
     new = next(number for number in range(1, len(lanes) + 2) if number not in lanes)
-    if is_safe(new):
+    if sum(lane > 0 for lane in lanes) < most and is_safe(new):
         return new
     sizes = sorted((max(memory.ephemeral_bytes for memory in some), lane) for lane, some in lanes.items() if lane)
     large_enough = [lane for size, lane in sizes if size >= job.ephemeral_bytes]

@@ -17,6 +17,7 @@ from weft.policies.share.lane_choice import choose_lane
 from weft.policies.stages import NO_LANE, Turns
 
 MILLI = 1000
+MOST_MEMBERS = 62
 
 TURNS: Mapping[str, Callable[[Job, float], Turns]] = MappingProxyType(
     {
@@ -34,12 +35,17 @@ class Lanes:
     """Whoever waits and whose memory is known sits down in a lane of the device with the fewest members."""
 
     in_lane: str = "fair"
-    members: int = 64
-    """How many at most on one device."""
+    lanes: int = 8
+    """How many of them at most on one device."""
+    members: int = MOST_MEMBERS
+    """How many jobs at most on one device."""
 
     def __post_init__(self) -> None:
-        if self.in_lane not in TURNS or self.members < 2:
+        if self.in_lane not in TURNS:
             raise InputError(f'in_lane="{self.in_lane}" is no way to take turns', f"one of {', '.join(TURNS)}")
+        if self.lanes < 1 or not 2 <= self.members <= MOST_MEMBERS:
+            hint = f"at least 1 lane, and 2 to {MOST_MEMBERS} members: a lane's page has no room for more"
+            raise InputError(f"{self.lanes} lanes with {self.members} members make no sense", hint)
 
     def turns_of(self, job: Job, now: float) -> Turns:
         return TURNS[self.in_lane](job, now) if job.gang_size == 1 and job.spec.may_share else NO_LANE
@@ -76,7 +82,7 @@ class Lanes:
             if member.memory is None or not member.spec.may_share:
                 return None
             lanes.setdefault(lane, []).append(member.memory)
-        return choose_lane(node.memory_bytes, lanes, memory)
+        return choose_lane(node.memory_bytes, lanes, memory, self.lanes)
 
     def _offer(self, view: View, job: Job, device: Device, lane: int, members: list[tuple[Job, int]]) -> Offer:
         turns = self.turns_of(job, view.now)

@@ -1,0 +1,16 @@
+"""weft's own policy, in a hurry: it looks for guests all the time, and jobs are old after a few seconds."""
+
+from __future__ import annotations
+
+from weft.policies.policy import Policy
+from weft.policies.registry import POLICIES
+from weft.policies.share.guests import Guests
+from weft.policies.share.looking import Looks
+
+
+def weft() -> Policy:
+    policy = POLICIES["weft"](thresholds=(2.0, 8.0, 32.0), migration_s=1.0)
+    assert isinstance(policy.share, Guests)
+    policy.share.looks = Looks(every_s=1.0)
+    policy.share.packing.back_off_s = 5.0
+    return policy

@@ -1,0 +1,97 @@
+"""The log of a weft, once more from its beginning: what must be so after every instant, and what was measured."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from weft.control.company import computing, place_of
+from weft.core.commands import Preempt, Seat, Start, Unseat
+from weft.core.events import Measured
+from weft.core.job import Job
+from weft.core.ledger import Ledger
+from weft.core.memory import Memory, needed_bytes
+from weft.core.plain import KINDS, fact_of
+from weft.core.scheduler import Scheduler
+from weft.core.sharing import devices_of
+from weft.core.values import Cluster, JobClass
+from weft.sim.named import policies_asked
+
+
+class Replay:
+    def __init__(self, database: Path) -> None:
+        self.scheduler = Scheduler(Ledger(Cluster(())), policies_asked("fifo")[0].build())
+        self.counts: Counter[str] = Counter()
+        self.ratios: list[tuple[float, float, str]] = []
+        """Of guaranteed jobs beside guests that are held back for them: when it was measured, the rate as a part of
+        that alone, and which job."""
+        self._really: dict[str, tuple[int, list[int] | None]] = {}
+        """In which lane each job is, and on which devices, as its node last said."""
+        with sqlite3.connect(database) as db:
+            self._repeat(db.execute("SELECT at, kind, job, body FROM log ORDER BY seq").fetchall())
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.scheduler.ledger
+
+    def _repeat(self, rows: list[tuple[float, str, str, str]]) -> None:
+        """The safety condition, and all else that is always so, holds after every instant that there was."""
+        before = 0.0
+        for at, kind, job_id, body in rows:
+            if at != before:
+                self.ledger.validate()
+                self._count_really()
+            before = at
+            if kind in KINDS:
+                self._fact(fact_of(kind, json.loads(body)), at)
+            elif kind == "Reported":
+                self._reported(job_id, json.loads(body))
+        self.ledger.validate()
+
+    def _fact(self, fact: Any, at: float) -> None:
+        if isinstance(fact, Start | Preempt | Seat | Unseat):
+            self.counts[type(fact).__name__] += 1
+            self.scheduler.repeat(fact, at)
+            return
+        self.scheduler.record([fact], at)
+        if isinstance(fact, Measured):
+            self._measured(fact, at)
+
+    def _measured(self, fact: Measured, at: float) -> None:
+        job, others = self.ledger.jobs.get(fact.job_id), [self.ledger.jobs.get(each) for each in fact.neighbours]
+        if job is None or not job.is_running or job.spec.job_class is not JobClass.GUARANTEED:
+            return
+        are_held_back = [bool(other and other.seating and other.seating.is_throttled) for other in others]
+        if others and all(are_held_back) and job.alone:
+            self.ratios.append((at, fact.rate_hz / job.alone.rate_hz, job.id))
+
+    def _reported(self, job_id: str, body: dict[str, Any]) -> None:
+        job = self.ledger.jobs.get(job_id)
+        if body["what"] in ("started", "resumed") and job and job.is_computing:
+            self._really[job_id] = (body.get("lane") or 0, body.get("devices"))
+            self.counts["is in another lane than decided"] += self._lane(job) != place_of(job).lane
+            self.counts["stays where it is"] += bool(body.get("reason"))
+        elif body["what"] in ("ended", "lost", "left"):
+            self._really.pop(job_id, None)
+
+    def _lane(self, job: Job) -> int:
+        return self._really[job.id][0] if job.id in self._really else place_of(job).lane
+
+    def _count_really(self) -> None:
+        """The same condition by the lanes and devices where jobs really are: for people, for nobody can help it yet."""
+        on: dict[int, list[tuple[Memory, int]]] = {}
+        for job in computing(self.ledger):
+            devices = [at for _, at in devices_of(place_of(job).allocation)]
+            devices = self._really.get(job.id, (0, None))[1] or devices
+            for device in devices if job.memory else ():
+                assert job.memory is not None
+                on.setdefault(device, []).append((job.memory, self._lane(job)))
+        for members in on.values():
+            capacity_bytes = self.ledger.nodes[0].memory_bytes or 0
+            self.counts["instants"] += 1
+            self.counts["instants over what fits, where they really are"] += (
+                len(members) > 1 and needed_bytes(members) > capacity_bytes
+            )
