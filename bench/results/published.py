@@ -14,7 +14,7 @@ PLAIN = ("fifo", "backfill", "yarn-cs", "las", "tiresias-l", "tiresias-g", "fair
 SHARING = ("antman", "salus", "weft")
 ALL = (*PLAIN, *CLAIRVOYANT, SLICING, *SHARING)
 SOME = ("backfill", "las", "tiresias-l", "srsf", "weft")
-"""Where all of them would tell no more: the others come out beside one of these at the size of the goals."""
+"""Elsewhere these, so that all of it takes a quarter of an hour."""
 IDEAL = ("backfill", "las", "tiresias-l", "srtf", "srsf", "weft")
 
 CLUSTERS = {"philly": "64x8", "helios": "175x4", "pai": "64x8"}

@@ -35,7 +35,6 @@ class Code(StrEnum):
     JOINED_LANE = "joined-lane"
     OPENED_LANE = "opened-lane"
     OPPORTUNISTIC = "opportunistic"
-    BETTER_SEAT = "better-seat"
     MIGRATED = "migrated"
     MIGRATION_GAINED = "migration-gained"
 
@@ -68,7 +67,6 @@ TEMPLATES = {
     Code.JOINED_LANE: "joins lane {0} beside {1}",
     Code.OPENED_LANE: "opens lane {0} beside {1}",
     Code.OPPORTUNISTIC: "uses what {0} leaves idle",
-    Code.BETTER_SEAT: "leaves for a better place",
     Code.MIGRATED: "migrated: {0}",
     Code.MIGRATION_GAINED: "migrated: {0:+.0%} measured",
 }

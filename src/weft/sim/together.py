@@ -9,9 +9,9 @@ from weft.core.value import value
 from weft.sim.interference import Interference, Profile
 
 FILLED = 0.6
-"""How much of the time that the others leave idle those get who are held back. The rest is what holding back costs."""
+"""How much of the time that the others leave idle those get who are held back: an assumption, on the careful side."""
 DISTURBED = 0.99
-"""The rate of the others beside somebody who is held back."""
+"""The rate of the others beside somebody who is held back: as assumed, too."""
 LEAST = 1e-3
 """The rate of one who is held back beside somebody who leaves nothing idle."""
 
