@@ -34,7 +34,6 @@ bench: $(READY)  ## Print each figure beside its goal and the peers' (TRACES=../
 
 bench-live: $(READY)  ## The same for sharing devices live, with real PyTorch jobs
 	$(BIN)/python bench/live_sharing.py
-	$(BIN)/python bench/opportunistic.py
 
 results: $(READY)  ## Simulate all policies on the public traces and write docs/results.md (TRACES=../shared/traces)
 	$(BIN)/python bench/results

@@ -1,7 +1,11 @@
-"""`make bench-live`: sharing devices with real PyTorch jobs under the daemon. Ratios within one run, ABAB."""
+"""`make bench-live`: sharing devices with real PyTorch jobs under the daemon, in less than ten minutes.
+
+Ratios within one run, ABAB. `python bench/live_sharing.py G1 A3` is for these alone.
+"""
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import time
@@ -12,10 +16,12 @@ import weft
 from figures import Figure, show
 from inference import inference
 from live import weft_here
+from opportunistic import PARTS as OPPORTUNISTIC
+from pair import wait_until
+from weft.runtime.native import library_path
 
 JOB = str(Path(__file__).with_name("share_job.py"))
 FOREVER = 1_000_000
-LOOK_S = 0.2
 INPUT_BOUND = ("384", "12")
 """A width and milliseconds of waiting: about a third of a step is computed."""
 COMPUTE_BOUND = ("768", "0")
@@ -23,16 +29,6 @@ COMPUTE_BOUND = ("768", "0")
 
 def train(client: weft.Client, steps: int, shape: Sequence[str], **options: object) -> str:
     return client.submit([sys.executable, JOB, "train", str(steps), *shape], **options)
-
-
-def wait_until(holds: Callable[[], bool], timeout_s: float, what: str) -> float:
-    """How long it took; a benchmark that waits in vain says for what."""
-    begun_s = time.monotonic()
-    while not holds():
-        if time.monotonic() - begun_s > timeout_s:
-            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(LOOK_S)
-    return time.monotonic() - begun_s
 
 
 def steps(client: weft.Client, ids: Sequence[str]) -> list[int]:
@@ -54,15 +50,15 @@ def decisions(client: weft.Client, job_id: str) -> str:
 # ---- G1
 
 
-def time_slicing(quantum_s: float = 3.0, turns: int = 8) -> list[Figure]:
+def time_slicing(quantum_s: float = 3.0, turns: int = 5) -> list[Figure]:
     """Six jobs on two devices in turns, over whole rounds, against two alone on them just before and just after."""
     before = _alone_hz()
     with weft_here("cpu=2", f"gandiva:quantum_s={quantum_s}:quantum_steps=1000000:margin=9") as client:
         ids = [train(client, FOREVER, COMPUTE_BOUND) for _ in range(6)]
-        wait_until(lambda: min(steps(client, ids)) > 20, 120, "six jobs make steps")
+        wait_until(lambda: min(steps(client, ids)) > 20, "six jobs make steps", 120)
         shared = rates(client, ids, 3 * turns * quantum_s)
         newcomer, begun_s = train(client, FOREVER, COMPUTE_BOUND), time.monotonic()
-        wait_until(lambda: steps(client, [newcomer])[0] > 0, 60, "the newcomer makes a step")
+        wait_until(lambda: steps(client, [newcomer])[0] > 0, "the newcomer makes a step")
         first_s = time.monotonic() - begun_s
     alone = statistics.mean([*before, *_alone_hz()])
     mean, total = statistics.mean(shared), sum(shared) / (2 * alone)
@@ -76,10 +72,10 @@ def time_slicing(quantum_s: float = 3.0, turns: int = 8) -> list[Figure]:
     ]
 
 
-def _alone_hz(seconds: float = 10.0) -> list[float]:
+def _alone_hz(seconds: float = 8.0) -> list[float]:
     with weft_here("cpu=2", "fifo") as client:
         ids = [train(client, FOREVER, COMPUTE_BOUND) for _ in range(2)]
-        wait_until(lambda: min(steps(client, ids)) > 20, 60, "two jobs make steps")
+        wait_until(lambda: min(steps(client, ids)) > 20, "two jobs make steps")
         return rates(client, ids, seconds)
 
 
@@ -101,7 +97,7 @@ def _packed(shape: Sequence[str], outcome: str) -> tuple[float, str]:
     with weft_here("cpu=1", "gandiva", cores="0") as client:
         ids = [train(client, FOREVER, shape) for _ in range(2)]
         wait_until(
-            lambda: outcome in decisions(client, ids[0]) + decisions(client, ids[1]), 150, f"packing is {outcome}"
+            lambda: outcome in decisions(client, ids[0]) + decisions(client, ids[1]), f"packing is {outcome}", 150
         )
         together = sum(rates(client, ids, 8.0)) if outcome == "kept" else 0.0
         said = [words for job_id in ids for words in decisions(client, job_id).split("; ") if outcome in words]
@@ -117,7 +113,7 @@ def _measured_alone_hz(client: weft.Client, job_id: str) -> float:
 # ---- L1, L3
 
 
-def lanes(count: int = 8, each: int = 150) -> list[Figure]:
+def lanes(count: int = 6, each: int = 100) -> list[Figure]:
     """Many small jobs of known memory on one device: in lanes, against one at a time."""
     ratios = []
     for _ in range(2):
@@ -143,12 +139,30 @@ def _makespan(policy: str, count: int, each: int) -> tuple[float, float]:
         return ends[-1], statistics.mean(ends)
 
 
+PARTS: dict[str, Callable[[], list[Figure]]] = {
+    "G1": time_slicing,
+    "G2": packing,
+    **OPPORTUNISTIC,
+    "L1": lanes,
+    "L4": inference,
+}
+
+
 def main() -> int:
-    wanted = set(sys.argv[1:])
-    parts = {"G1": time_slicing, "G2": packing, "L1": lanes, "L4": inference}
-    met = [show(name, part()) for name, part in parts.items() if not wanted or name in wanted]
-    print("\nAll goals met." if all(met) else "\nSome goals were missed: see above.")
+    if library_path() is None:
+        print("No native library (weft doctor says why): nothing was measured.")
+        return 0
+    wanted, begun_s = set(sys.argv[1:]), time.monotonic()
+    met = [_told(name, part) for name, part in PARTS.items() if not wanted or name.split()[0] in wanted]
+    took_s = time.monotonic() - begun_s
+    print(f"\n{took_s:.0f} s in all. " + ("All goals met." if all(met) else "Some goals were missed: see above."))
     return 0
+
+
+def _told(name: str, part: Callable[[], list[Figure]]) -> bool:
+    begun_s, load = time.monotonic(), os.getloadavg()[0]
+    figures = part()
+    return show(f"{name}  ({time.monotonic() - begun_s:.0f} s, load before it {load:.1f})", figures)
 
 
 if __name__ == "__main__":

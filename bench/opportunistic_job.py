@@ -1,21 +1,18 @@
-"""A training job for measurements beside another one: opportunistic_job.py CORE WIDTH WAIT_MS [BURST_STEPS...].
+"""A training job for measurements beside another one: opportunistic_job.py WIDTH WAIT_MS [FILE].
 
-A small CNN on one core; before each step it waits for its input for WAIT_MS. In a step of BURST_STEPS, and each as many
-steps after them, it needs four times the memory. Runs until its standard input ends.
+A small CNN; before each step it waits for its input for WAIT_MS. When FILE is there it says for how many steps from now
+on four times the memory is needed: it is removed, and of each of these steps it is printed how long it took, in ms.
 """
 
-import os
-import select
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
 
-core, width, wait_ms = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-bursts = {int(each) for each in sys.argv[4:]}
-os.sched_setaffinity(0, {core})
-torch.set_num_threads(1)
+width, wait_s = int(sys.argv[1]), float(sys.argv[2]) / 1e3
+file = Path(sys.argv[3]) if sys.argv[3:] else None
 torch.manual_seed(0)
 model = nn.Sequential(
     nn.Conv2d(3, width, 3, padding=1),
@@ -29,12 +26,16 @@ model = nn.Sequential(
 )
 optimizer = torch.optim.Adam(model.parameters())
 inputs, wanted = torch.randn(48, 3, 32, 32), torch.randint(0, 10, (48,))
-step = 0
-while not select.select([sys.stdin], [], [], 0)[0]:
-    time.sleep(wait_ms / 1e3)
+bursts = 0
+while True:
+    time.sleep(wait_s)
+    if file and file.exists():
+        bursts = int(file.read_text())
+        file.unlink()
+    begun_s, times = time.monotonic(), 4 if bursts else 1
     optimizer.zero_grad()
-    times = 4 if step in bursts else 1
-    batch, labels = inputs.repeat(times, 1, 1, 1), wanted.repeat(times)
-    nn.functional.cross_entropy(model(batch), labels).backward()
+    nn.functional.cross_entropy(model(inputs.repeat(times, 1, 1, 1)), wanted.repeat(times)).backward()
     optimizer.step()
-    step += 1
+    if bursts:
+        bursts -= 1
+        print(1e3 * (time.monotonic() - begun_s), flush=True)

@@ -354,6 +354,14 @@ struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison)
     return seen;
 }
 
+void weft_memory_allow(uint64_t limit)
+{
+    weft_lock();
+    if (weft_memory.limit && (limit == 0 || limit > weft_memory.limit))
+        weft_memory.limit = limit;
+    weft_unlock();
+}
+
 /* Bytes of our own range that have pages, whoever uses them. */
 static uint64_t resident(void)
 {

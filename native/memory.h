@@ -41,6 +41,10 @@ struct weft_boundary {
 };
 struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison);
 
+/* Within a step: a limit that is higher than at the last boundary holds at once, so that what a burst needs more is in
+ * the next tier for one step and not for two. A lower one waits for the boundary. */
+void weft_memory_allow(uint64_t limit);
+
 /* The turn is ours again, and the lane has so many bytes now, of `capacity` at most. */
 void weft_memory_turn_begins(uint64_t reserved, uint64_t capacity);
 

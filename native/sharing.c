@@ -9,12 +9,6 @@
 
 /* ---- joining and leaving ---- */
 
-static bool has_blocks(const struct weft_arena *arena)
-{
-    const struct weft_block *lowest = &arena->blocks[arena->lowest];
-    return !lowest->is_free || lowest->after;
-}
-
 static int begin_lane(uint64_t capacity)
 {
     size_t most = WEFT_FEWEST_ADDRESSES;
@@ -35,42 +29,39 @@ static void set_size(uint64_t reserved, uint64_t capacity)
     weft_memory.lane_capacity = weft_down(capacity < most ? capacity : most);
 }
 
+/* The lane's memory, or with a negative file nothing, wherever no survivor is: what we hold of a lane that we were in
+ * before is ours alone, and stays where it is. */
+static int map_around_survivors(int shared)
+{
+    uint64_t end = weft_memory.lane.range.bytes;
+    int error = 0;
+    for (uint64_t from = 0; from < end && error == 0; from += WEFT_PAGE_SIZE) {
+        uint64_t past = from;
+        while (past < weft_memory.private_top && !weft_memory.lane_private[past / WEFT_PAGE_SIZE])
+            past += WEFT_PAGE_SIZE;
+        if (past >= weft_memory.private_top)
+            past = end;
+        uint8_t *at = weft_memory.lane.range.base + from;
+        if (past > from)
+            error = shared < 0 ? weft_memory.backend->unmap(at, past - from)
+                               : weft_memory.backend->share_map(shared, at, from, past - from);
+        from = past;
+    }
+    return error;
+}
+
 int weft_memory_use_lane(int shared, uint64_t capacity, uint64_t reserved)
 {
     weft_lock();
-    int error = 0;
-    if (weft_memory.lane_private == NULL) {
-        error = begin_lane(capacity);
-    } else if (has_blocks(&weft_memory.lane)) {
-        error = EBUSY; /* survivors of an earlier lane live in these addresses */
-    } else {
-        memset(weft_memory.lane_private, 0, weft_memory.private_top / WEFT_PAGE_SIZE);
-        weft_memory.private_pages = weft_memory.private_top = 0;
-    }
+    int error = weft_memory.lane_private ? 0 : begin_lane(capacity);
     if (error == 0)
-        error = weft_memory.backend->share_map(shared, weft_memory.lane.range.base, 0, weft_memory.lane.range.bytes);
+        error = map_around_survivors(shared);
     if (error == 0) {
         weft_memory.shared = shared;
         set_size(reserved, capacity);
     }
     weft_unlock();
     return error;
-}
-
-/* Map nothing where nothing of ours is: the lane's memory must not stay because of us. */
-static void let_go(void)
-{
-    uint64_t end = weft_memory.lane.range.bytes;
-    for (uint64_t from = 0; from < end; from += WEFT_PAGE_SIZE) {
-        uint64_t past = from;
-        while (past < weft_memory.private_top && !weft_memory.lane_private[past / WEFT_PAGE_SIZE])
-            past += WEFT_PAGE_SIZE;
-        if (past >= weft_memory.private_top)
-            past = end;
-        if (past > from)
-            (void)weft_memory.backend->unmap(weft_memory.lane.range.base + from, past - from);
-        from = past;
-    }
 }
 
 bool weft_memory_leave_lane(void)
@@ -81,7 +72,7 @@ bool weft_memory_leave_lane(void)
         weft_memory.young_lane = WEFT_NO_BLOCK; /* private by now, and as good as any other block */
         weft_memory.has_turn = false;
         weft_memory.shared = -1;
-        let_go();
+        (void)map_around_survivors(-1); /* the lane's memory must not stay because of us */
     }
     weft_unlock();
     return can_leave;

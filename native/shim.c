@@ -28,7 +28,8 @@ static struct {
     atomic_bool is_serving;
     _Atomic(const char *) stepper;
     bool is_claimed, is_member, is_in_step, is_poisoning, is_lane_clear;
-    int disobeyed; /* as last seen */
+    int disobeyed;  /* as last seen */
+    uint64_t limit; /* as last read */
     volatile struct weft_page *page;
     struct weft_turnstile lane;
     struct {
@@ -240,7 +241,7 @@ static void take_turn(void)
 static void shrink_lane(struct weft_lane *lane)
 {
     uint64_t needed = weft_most_needed(&shim.lane), reserved = lane->reserved, wanted = reserved;
-    if (needed && wanted > needed + needed / 8 + SPARE_LANE)
+    if (wanted > needed + needed / 8 + SPARE_LANE)
         wanted = needed;
     if (wanted > lane->capacity)
         wanted = lane->capacity;
@@ -256,7 +257,8 @@ static void release_turn(const struct weft_boundary *seen)
 {
     struct weft_lane *lane = shim.lane.lane;
     struct weft_member *mine = &lane->members[shim.lane.slot];
-    mine->needs = seen->lane_needs;
+    bool is_asked_to_pause = shim.page->request & 0xff;
+    mine->needs = is_asked_to_pause ? 0 : seen->lane_needs;
     mine->persistent = seen->persistent;
     if (shim.lane.turn == 0)
         return;
@@ -269,7 +271,6 @@ static void release_turn(const struct weft_boundary *seen)
         return;
     }
     shrink_lane(lane);
-    bool is_asked_to_pause = shim.page->request & 0xff;
     if (is_asked_to_pause)
         weft_release_turn(&shim.lane);
     else
@@ -303,6 +304,8 @@ WEFT_EXPORT int posix_memalign(void **place, size_t alignment, size_t bytes)
     bool is_odd = alignment % sizeof(void *) != 0 || (alignment & (alignment - 1)) != 0 || alignment == 0;
     if (bytes < SMALLEST_SERVED || is_odd || !atomic_load_explicit(&shim.is_serving, memory_order_relaxed))
         return memalign_below(place, alignment, bytes);
+    if (steps && shim.page->limit != shim.limit)
+        weft_memory_allow(shim.limit = shim.page->limit);
     if (steps && shim.is_member && shim.lane.turn == 0 && shim.is_in_step)
         take_turn();
     void *at = weft_memory_take(bytes, alignment, steps);
@@ -412,9 +415,7 @@ int weft_native_join(const char *path, uint64_t capacity, int64_t base, int64_t 
     error = weft_memory_use_lane(shim.lane.memory, shim.lane.lane->capacity, shim.lane.lane->reserved);
     if (error) {
         weft_leave(&shim.lane);
-        say(why, why_bytes,
-            error == EBUSY ? "tensors of the lane that this process was in before are still alive"
-                           : "there are no addresses for the lane (is there a limit? ulimit -v)");
+        say(why, why_bytes, "there are no addresses for the lane (is there a limit? ulimit -v)");
         return error;
     }
     shim.lane.heeds_signals = true;
@@ -429,7 +430,8 @@ uint64_t weft_native_rest(void)
     pay_if_owed();
     pthread_mutex_lock(&shim.turning);
     shim.is_in_step = false;
-    struct weft_boundary seen = weft_memory_boundary(shim.page->limit, shim.is_poisoning);
+    shim.limit = shim.page->limit;
+    struct weft_boundary seen = weft_memory_boundary(shim.limit, shim.is_poisoning);
     shim.page->persistent = seen.persistent;
     shim.page->ephemeral = seen.ephemeral;
     shim.page->overflow = seen.overflow;
@@ -494,15 +496,29 @@ int weft_native_swap_in(char *why, size_t why_bytes)
     return error ? failed(error, "swap-in", why, why_bytes) : 0;
 }
 
+static bool leave_lane(void)
+{
+    if (shim.is_member && weft_memory_leave_lane()) {
+        shim.is_member = false;
+        weft_leave(&shim.lane);
+    }
+    return !shim.is_member;
+}
+
+int weft_native_leave_lane(void)
+{
+    pthread_mutex_lock(&shim.turning);
+    bool has_left = leave_lane();
+    pthread_mutex_unlock(&shim.turning);
+    return has_left ? 0 : ENOMEM;
+}
+
 void weft_native_leave(void)
 {
     shim.is_claimed = false;
     if (pthread_mutex_trylock(&shim.turning) != 0)
         return; /* another thread waits for a turn; those who wait find out when we are gone */
-    if (shim.is_member && weft_memory_leave_lane()) {
-        shim.is_member = false;
-        weft_leave(&shim.lane);
-    }
+    leave_lane();
     pthread_mutex_unlock(&shim.turning);
 }
 

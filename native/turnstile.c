@@ -237,6 +237,10 @@ uint64_t weft_take_turn(struct weft_turnstile *mine)
     uint64_t began = weft_now_ns();
     if (mine->turn)
         return 0;
+    if (mine->passed_ns) {
+        mine->lingers = began - mine->passed_ns > AWAY_NS;
+        mine->passed_ns = 0;
+    }
     if (mine->lane && began - mine->looked_ns > ROUND_NS) {
         mine->looked_ns = began;
         look_round(mine);
@@ -301,8 +305,9 @@ void weft_pass_turn(struct weft_turnstile *mine)
 {
     if (mine->turn && is_member(mine)) {
         struct weft_member *me = &mine->lane->members[mine->slot];
+        mine->passed_ns = weft_now_ns();
         me->away = 1;
-        me->waits_since = weft_now_ns();
+        me->waits_since = mine->lingers ? 0 : mine->passed_ns;
     }
     weft_release_turn(mine);
 }

@@ -25,7 +25,7 @@ struct weft_member {
     weft_signed_word weight;
     weft_word used;  /* nanoseconds of its turns */
     weft_word turns;
-    weft_word needs; /* bytes of the lane that its recent steps used */
+    weft_word needs; /* bytes of the lane that its recent steps used; none while it pauses */
     weft_word waits_since; /* monotonic nanoseconds, 0 = it does not wait; breaks ties */
     weft_word bell;  /* it sleeps on the lower half; rung when the turn may be its own */
     weft_word persistent; /* bytes, for whoever looks */

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEFT_NATIVE_VERSION 1
+#define WEFT_NATIVE_VERSION 2
 #define WEFT_EXPORT __attribute__((visibility("default")))
 
 WEFT_EXPORT uint64_t weft_native_version(void);
@@ -22,7 +22,8 @@ WEFT_EXPORT int weft_native_begin(const char *tier, uint64_t limit, int is_stric
  * it alone allocates in the lane and is held back by the duty. Limit and duty are read there at each boundary. */
 WEFT_EXPORT int weft_native_claim(uint64_t *page);
 
-/* Become a member of the lane whose page is the file `path`. The first turn is taken at the next boundary. */
+/* Become a member of the lane whose page is the file `path`, of one at a time. The first turn is taken at the next
+ * boundary. */
 WEFT_EXPORT int weft_native_join(const char *path, uint64_t capacity, int64_t base, int64_t weight, char *why,
                                  size_t why_bytes);
 
@@ -37,6 +38,10 @@ WEFT_EXPORT void weft_native_let_pass(void);
 WEFT_EXPORT int weft_native_drop_caches(void);
 WEFT_EXPORT int weft_native_swap_out(char *why, size_t why_bytes);
 WEFT_EXPORT int weft_native_swap_in(char *why, size_t why_bytes);
+
+/* The same: be in no lane, or else in another one. What was allocated in it is ours alone; ENOMEM if there is no room
+ * for that, and then it is a member as before. */
+WEFT_EXPORT int weft_native_leave_lane(void);
 
 /* The script is over, or runs on as if bare: no lane, no duty. What was allocated stays served. */
 WEFT_EXPORT void weft_native_leave(void);

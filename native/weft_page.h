@@ -30,7 +30,7 @@ struct weft_page {
     uint64_t run_to;  /* a job gates only once it has completed this step */
     uint64_t duty;    /* per cent */
     uint64_t limit;   /* device memory in bytes, 0 = none */
-    uint64_t lane;
+    uint64_t lane;    /* device + 1 << 32 | which of its lanes, 0 = none, or the one that the environment names */
     int64_t lane_base; /* the next turn is of the waiting member with the smallest base + weight * used / 1000 */
     int64_t lane_weight;
     uint64_t stopped; /* the generation whose pause stopped the process group, 0 = it is not stopped */

@@ -32,6 +32,24 @@ static void what_is_on_the_device_is_never_over_the_limit(void)
     holds(end.device == 0 && end.overflow == 0 && end.lane_used == 0);
 }
 
+static void a_higher_limit_holds_at_once_and_a_lower_one_from_the_next_boundary_on(void)
+{
+    begin(2 * MIB);
+    struct piece one = a_piece(MIB), out = a_piece(2 * MIB);
+    holds(state().overflow >= 2 * MIB);
+    weft_memory_allow(8 * MIB);
+    struct piece in = a_piece(3 * MIB);
+    holds(state().overflow < 3 * MIB && state().device >= 4 * MIB);
+    weft_memory_allow(MIB);
+    holds(state().limit == 8 * MIB);
+    weft_memory_boundary(2 * MIB, false);
+    holds(state().device <= 2 * MIB);
+    weft_memory_allow(0);
+    holds(state().limit == 0, "no limit is the highest");
+    holds(is_intact(&one) && is_intact(&out) && is_intact(&in));
+    give(&one), give(&out), give(&in);
+}
+
 static void what_is_over_the_limit_is_in_the_tier_and_whole(void)
 {
     begin(8 * MIB);
@@ -254,6 +272,7 @@ static void caches_that_no_step_uses_are_given_back(void)
 
 static const struct story stories[] = {
     STORY(what_is_on_the_device_is_never_over_the_limit),
+    STORY(a_higher_limit_holds_at_once_and_a_lower_one_from_the_next_boundary_on),
     STORY(what_is_over_the_limit_is_in_the_tier_and_whole),
     STORY(a_limit_of_just_the_bytes_asked_for_is_enough),
     STORY(a_strict_limit_refuses),

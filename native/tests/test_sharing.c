@@ -337,22 +337,47 @@ static void who_leaves_the_lane_keeps_what_it_has(void)
         holds(is_intact(&pieces[i]));
     struct piece later = a_young_piece(100000);
     holds(state().is_member == 0);
-    /* Another lane: refused while blocks of the first are in use, or they must be unharmed. */
-    int other = memfd_create("weft-lane", MFD_CLOEXEC);
-    if (weft_memory_use_lane(other, 16 * MIB, 0) == 0)
-        for (int i = 0; i < 6; i++)
-            holds(is_intact(&pieces[i]));
-    weft_memory_boundary(NO_LIMIT, false);
-    give(&pieces[2]), give(&pieces[0]), give(&pieces[5]), give(&pieces[1]), give(&pieces[3]), give(&pieces[4]);
-    holds(weft_memory_use_lane(other, 16 * MIB, 0) == 0);
-    weft_memory_turn_begins(0, 16 * MIB);
-    struct piece survivors[4];
-    for (int i = 0; i < 4; i++)
-        survivors[i] = a_young_piece(300000);
-    weft_memory_boundary(NO_LIMIT, true);
-    for (int i = 0; i < 4; i++)
-        holds(is_intact(&survivors[i]));
     give(&later);
+    for (int i = 0; i < 6; i++)
+        give(&pieces[i]);
+}
+
+static void survivors_of_a_lane_stay_when_another_is_joined(void)
+{
+    a_lane_for_two();
+    begin(NO_LIMIT);
+    int files[2] = {lane_file, memfd_create("weft-lane", MFD_CLOEXEC)};
+    struct piece kept[24] = {0};
+    uint64_t reserved[2] = {0, 0};
+    for (unsigned round = 0; round < 40 * telling.rounds; round++) {
+        int file = files[round % 2];
+        holds(weft_memory_use_lane(file, 16 * MIB, reserved[round % 2]) == 0);
+        weft_memory_boundary(NO_LIMIT, false);
+        weft_memory_turn_begins(reserved[round % 2], 16 * MIB);
+        struct piece dies = a_young_piece(400000);
+        for (int i = 0; i < 24; i++) {
+            if (kept[i].at == NULL)
+                kept[i] = a_young_piece(4096 + chance(90000));
+            else if (chance(3) == 0)
+                give(&kept[i]);
+        }
+        give(&dies);
+        struct weft_boundary seen = weft_memory_boundary(NO_LIMIT, true); /* what is the lane's is garbage now */
+        reserved[round % 2] = seen.lane_reserved;
+        holds(weft_memory_leave_lane());
+        for (int i = 0; i < 24; i++) {
+            holds(kept[i].at == NULL || is_intact(&kept[i]));
+            if (kept[i].at && chance(4) == 0) /* while we are in no lane */
+                give(&kept[i]);
+        }
+    }
+    for (int i = 0; i < 24; i++)
+        if (kept[i].at)
+            give(&kept[i]);
+    holds(weft_memory_use_lane(files[0], 16 * MIB, reserved[0]) == 0);
+    weft_memory_turn_begins(reserved[0], 16 * MIB);
+    weft_memory_boundary(NO_LIMIT, true);
+    holds(state().lane_private == 0 && state().device == 0, "nothing of them is left");
 }
 
 static void a_turn_may_end_between_steps_when_nothing_is_in_the_lane(void)
@@ -415,6 +440,7 @@ static const struct story stories[] = {
     STORY(a_lane_without_room_falls_back_to_memory_of_our_own),
     STORY(private_pages_are_shared_again_even_where_the_lane_was_cut),
     STORY(who_leaves_the_lane_keeps_what_it_has),
+    STORY(survivors_of_a_lane_stay_when_another_is_joined),
     STORY(without_room_for_private_pages_the_turn_is_kept),
     STORY(a_turn_may_end_between_steps_when_nothing_is_in_the_lane),
 };

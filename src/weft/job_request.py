@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from weft.core.errors import InputError
 
 CLASSES = ("auto", "guaranteed", "opportunistic")
+LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
 OF_AN_OUTER_JOB = (
     "WEFT_PAGE",
     "WEFT_TASK",
@@ -20,6 +21,7 @@ OF_AN_OUTER_JOB = (
     "WEFT_TIER",
     "WEFT_STRICT",
     "WEFT_LANE",
+    "WEFT_LANES",
     "WEFT_LANE_CAPACITY",
 )
 OF_AN_OUTER_GANG = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -45,6 +47,7 @@ class Options(TypedDict, total=False):
     hold: bool | None
     share: bool | None
     migrate: bool | None
+    weight: float | None
     after: str | Iterable[str] | None
     types: str | Iterable[str] | None
     stdin: bool | None
@@ -80,6 +83,7 @@ def job_request(command: str | Sequence[str], array: str | None, options: Option
         "time_s": _seconds(asked.pop("time", None)),
         "after": [checked_id(each) for each in _listed(asked.pop("after", None))] or None,
         "types": _listed(asked.pop("types", None)) or None,
+        "weight": _weight(asked.pop("weight", None)),
         "array": array,
         **asked,
     }
@@ -155,6 +159,15 @@ def _listed(value: str | Iterable[str] | None) -> list[str]:
     """Several words: as a list, with commas between, or both."""
     texts = [value] if isinstance(value, str) else value or []
     return [word.strip() for text in texts for word in str(text).split(",") if word.strip()]
+
+
+def _weight(value: float | None) -> float | None:
+    if value is not None and not LEAST_WEIGHT <= value <= MOST_WEIGHT:
+        raise InputError(
+            f"a weight of {value:g} is not between {LEAST_WEIGHT:g} and {MOST_WEIGHT:g}",
+            "2 is twice the time of a job of weight 1, where jobs take turns",
+        )
+    return value
 
 
 def _bytes(value: str | int | None) -> int | None:

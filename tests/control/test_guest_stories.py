@@ -22,9 +22,11 @@ from weft.control.views import Views, nodes_json
 from weft.control.why import why_live
 from weft.core.commands import Seating
 from weft.core.events import Measured
+from weft.core.job import Job
 from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, Offer, Sharing
+from weft.core.values import JobSpec
 from weft.home import Home
 from weft.policies.registry import POLICIES
 
@@ -333,6 +335,16 @@ def test_what_makes_no_sense_was_not_measured(odd: dict[str, Any]) -> None:
     said |= {"persistent_bytes": 10, "ephemeral_bytes": 20, "neighbours": ["3", "2"]}
     assert measurement_of(said) == Measurement(1, Measured("1", 2, 4.0, 0.5, 10, 20, ("2", "3")))
     assert measurement_of({**said, **odd}) is None
+
+
+def test_memory_that_a_node_cannot_see_is_as_declared() -> None:
+    said = {"type": "measured", "job": "1", "attempt": 1, "generation": 2, "rate_hz": 4, "utilisation": 0.5}
+    unseen = {"persistent_bytes": None, "ephemeral_bytes": None}
+    told = measurement_of({**said, **unseen})
+    assert told == measurement_of(said) == Measurement(1, Measured("1", 2, 4.0, 0.5, None, None))
+    job = Job(JobSpec("1", 2, memory_bytes=20), 1, 0.0, 1.0)
+    job.measured = told.measured if told else None
+    assert job.memory == Memory(10, 0)
 
 
 def test_metrics_tell_of_guests_and_what_company_costs(office: Open) -> None:

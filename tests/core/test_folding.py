@@ -28,10 +28,11 @@ from weft.core.events import (
     Submitted,
     Woken,
 )
-from weft.core.ledger import RECORDERS, Ledger
+from weft.core.ledger import Ledger
 from weft.core.plain import KINDS, fact_of, plain, plain_spec, spec_of
 from weft.core.plan import Plan
 from weft.core.reasons import TEMPLATES, Code, Reason
+from weft.core.recording import RECORDERS
 from weft.core.scheduler import Scheduler
 from weft.core.sharing import Offer, Sharing, Withdrawal
 from weft.core.snapshot import restored, snapshot
@@ -114,7 +115,7 @@ def test_a_description_leaves_out_only_what_is_as_by_default(spec: JobSpec) -> N
 
 def test_every_code_can_be_put_into_words() -> None:
     assert set(TEMPLATES) == set(Code)
-    assert all(TEMPLATES[code].format(*range(3)) for code in Code)
+    assert all(TEMPLATES[code].format(*range(5)) for code in Code)
 
 
 # ---- decisions from a log

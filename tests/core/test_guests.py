@@ -35,6 +35,20 @@ from weft.core.sharing import Sharing
 from weft.core.transitions import State
 from weft.core.values import Node
 
+# ---- what it has had
+
+
+def test_what_a_guest_has_of_devices_counts_for_its_tenant_who_holds_nothing(make: Make) -> None:
+    scheduler = a_guest_beside_a_holder(make, sharings=[Sharing((), [withdrawal("guest")])], speed=0.3)
+    tenants = scheduler.ledger.tenants
+    assert tenants.attained("guest", 11.0) == pytest.approx(3.0)
+    assert tenants.attained("holder", 11.0) == pytest.approx(11.0)
+    assert tenants.devices_held("guest") == 0
+    scheduler.handle([], 21.0)
+    assert tenants.attained("guest", 100.0) == pytest.approx(6.0)
+    assert tenants.attained("guest", 100.0) == pytest.approx(scheduler.ledger.jobs["guest"].attained(100.0))
+
+
 # ---- the end of a guest
 
 

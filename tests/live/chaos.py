@@ -144,15 +144,17 @@ class Chaos:
         steps = self.chance.choice([0, 5, 20, 60])
         self.send([kind, str(steps), str(code)], code, ntasks=2 if kind == "gang" else 1)
 
-    def send(self, words: list[str], code: int, **options: Any) -> None:
+    def send(self, words: list[str], code: int, **options: Any) -> str | None:
+        """Its id, if it was acknowledged."""
         try:
             with Client(self.home, timeout_s=1.0) as client:
                 job_id = client.submit([sys.executable, str(WITNESS), str(self.trails), *words], **options)
         except InputError as error:
             raise AssertionError(f"{words} {options} is refused: {error}") from error
         except WeftError:
-            return  # not acknowledged; whether it is there will be seen
+            return None  # not acknowledged; whether it is there will be seen
         self.expected[job_id] = code
+        return str(job_id)
 
     def cancel(self) -> None:
         live = self.live()
@@ -256,12 +258,17 @@ class Chaos:
             self.keep_up()
             return self.is_up() and not self.live()
 
-        wait_until(is_quiet, "every job has ended")
+        wait_until(is_quiet, lambda: f"every job has ended: {[self._described(job_id) for job_id in self.live()]}")
         wait_until(lambda: not self.task_pids() and not self.shepherd_pids(), "no process of a job is left")
         wait_until(lambda: not self._left(), lambda: f"nothing is left behind in memory: {self._left()}")
         with Client(self.home) as client:
             states = [device["state"] for node in client.nodes() for device in node["devices"]]
         assert states == ["free"] * self.device_count, f"devices are held: {states}"
+
+    def _described(self, job_id: str) -> Any:
+        with contextlib.suppress(WeftError), Client(self.home, timeout_s=1.0) as client:
+            return client.status(job_id)
+        return job_id
 
     def _left(self) -> list[str]:
         """Pages and sockets of tasks; those of the daemon itself have one dot."""

@@ -20,6 +20,9 @@ from weft.core.sharing import devices_of
 from weft.core.values import Cluster, JobClass
 from weft.sim.named import policies_asked
 
+OVER_S = 3.0
+"""For so long more may be on a device than it has: who is to make way there has to come to a step boundary first."""
+
 
 class Replay:
     def __init__(self, database: Path) -> None:
@@ -28,8 +31,11 @@ class Replay:
         self.ratios: list[tuple[float, float, str]] = []
         """Of guaranteed jobs beside guests that are held back for them: when it was measured, the rate as a part of
         that alone, and which job."""
+        self.wrongs: dict[str, str] = {}
         self._really: dict[str, tuple[int, list[int] | None]] = {}
-        """In which lane each job is, and on which devices, as its node last said."""
+        """In which lane each job is, and on which devices, as its node last said. Who is not there has not come yet."""
+        self._over: dict[int, float] = {}
+        """Since when more is on a device than it has."""
         with sqlite3.connect(database) as db:
             self._repeat(db.execute("SELECT at, kind, job, body FROM log ORDER BY seq").fetchall())
 
@@ -43,7 +49,7 @@ class Replay:
         for at, kind, job_id, body in rows:
             if at != before:
                 self.ledger.validate()
-                self._count_really()
+                self._look_where_they_are(before, at)
             before = at
             if kind in KINDS:
                 self._fact(fact_of(kind, json.loads(body)), at)
@@ -74,24 +80,32 @@ class Replay:
             self._really[job_id] = (body.get("lane") or 0, body.get("devices"))
             self.counts["is in another lane than decided"] += self._lane(job) != place_of(job).lane
             self.counts["stays where it is"] += bool(body.get("reason"))
-        elif body["what"] in ("ended", "lost", "left"):
+        elif body["what"] in ("paused", "ended", "lost", "left"):
             self._really.pop(job_id, None)
 
     def _lane(self, job: Job) -> int:
         return self._really[job.id][0] if job.id in self._really else place_of(job).lane
 
-    def _count_really(self) -> None:
-        """The same condition by the lanes and devices where jobs really are: for people, for nobody can help it yet."""
-        on: dict[int, list[tuple[Memory, int]]] = {}
+    def _look_where_they_are(self, at: float, until: float) -> None:
+        """The same condition, by the lanes and devices where jobs really were from then until then."""
+        on: dict[int, list[tuple[str, Memory, int]]] = {}
         for job in computing(self.ledger):
-            devices = [at for _, at in devices_of(place_of(job).allocation)]
-            devices = self._really.get(job.id, (0, None))[1] or devices
-            for device in devices if job.memory else ():
-                assert job.memory is not None
-                on.setdefault(device, []).append((job.memory, self._lane(job)))
-        for members in on.values():
-            capacity_bytes = self.ledger.nodes[0].memory_bytes or 0
+            if job.memory is not None and job.id in self._really:
+                granted = [device for _, device in devices_of(place_of(job).allocation)]
+                for device in self._really[job.id][1] or granted:
+                    on.setdefault(device, []).append((job.id, job.memory, self._lane(job)))
+        capacity_bytes = self.ledger.nodes[0].memory_bytes or 0 if on else 0
+        for device, members in on.items():
+            needed = needed_bytes((memory, lane) for _, memory, lane in members)
+            is_over = len(members) > 1 and needed > capacity_bytes
             self.counts["instants"] += 1
-            self.counts["instants over what fits, where they really are"] += (
-                len(members) > 1 and needed_bytes(members) > capacity_bytes
-            )
+            self.counts["instants over what fits, where they really are"] += is_over
+            if not is_over:
+                self._over.pop(device, None)
+            elif until - self._over.setdefault(device, at) > OVER_S:
+                story = (
+                    f"device {device} has {capacity_bytes}, and from {self._over[device]:.3f} to {until:.3f} {needed}"
+                )
+                self.wrongs.setdefault(f"too much on device {device}", f"{story}: {members}")
+        for device in self._over.keys() - on.keys():
+            del self._over[device]

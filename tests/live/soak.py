@@ -19,6 +19,7 @@ from typing import Any
 
 from chaos import SETTINGS, Chaos, weathering
 from replay import Replay
+from steady import BOUND, GUEST, HOLDER, NEEDS_BYTES, Observation, Observed
 from watch import Watcher
 
 from waiting import wait_until
@@ -31,6 +32,7 @@ POLICIES = (HASTY, HASTY, "weft", "gandiva:quantum_s=2:quantum_steps=100000:back
 SLOWEST = 1 / 1.2
 """A guaranteed job's rate beside guests as a part of its rate alone is not to be below."""
 CALM_S, STORM_S = (15.0, 40.0), (4.0, 10.0)
+OBSERVE_EVERY_S = 180.0
 
 
 class Soak(Chaos):
@@ -46,6 +48,8 @@ class Soak(Chaos):
     declares = 0.6
     """How many of the jobs say what memory they need."""
     steps, guaranteed_steps = (0, 50, 400, 1000, 2500), (1500, 3000)
+    observes = True
+    """Whether a guaranteed job is watched alone and beside guests, at the beginning and every few minutes."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder, seed)
@@ -54,6 +58,8 @@ class Soak(Chaos):
         self.ratios: list[tuple[float, bool, str]] = []
         """Of guaranteed jobs beside guests that are held back for them: the rate as a part of that alone, whether
         something else disturbed it meanwhile, and which job."""
+        self.observed: list[Observed] = []
+        self._observe_s = 0.0
 
     def _ours(self) -> list[int]:
         return [os.getpid(), *(pid for pid in (self.daemon_pid, self.coordinator_pid) if pid), *self.task_pids()]
@@ -69,7 +75,7 @@ class Soak(Chaos):
         kind = chance.choice(["plain", "plain", "plain", "plain", "forks", "gang", "torch"])
         if kind == "torch" and not (self.has_torch and chance.random() < 0.3):
             kind = "plain"
-        is_gold = guaranteed < self.quotas["gold"] and kind != "gang" and chance.random() < 0.5
+        is_gold = guaranteed < self.quotas["gold"] - self._is_to_observe() and kind != "gang" and chance.random() < 0.5
         options: dict[str, Any] = (
             {"tenant": "gold", "job_class": "guaranteed"} if is_gold else {"job_class": "opportunistic"}
         )
@@ -93,8 +99,7 @@ class Soak(Chaos):
         except WeftError:
             return None
 
-    def change_policy(self) -> None:
-        policy = self.chance.choice(POLICIES)
+    def change_policy(self, policy: str) -> None:
         try:
             with Client(self.home, timeout_s=2.0) as client:
                 client.policy(policy)
@@ -102,6 +107,26 @@ class Soak(Chaos):
             return  # perhaps it was heard; the next daemon begins with the one before
         self.policy = policy
         self.deeds["policy changed"] += 1
+
+    # ---- a guaranteed job, alone and beside guests
+
+    def _is_to_observe(self) -> bool:
+        return self.observes and time.monotonic() >= self._observe_s
+
+    def observe(self) -> None:
+        """A job of gold's for whom a place was kept in the quota, and two who can be its guests, if the one has no
+        device of its own. Nobody comes or is killed meanwhile; whoever is there stays."""
+        self.change_policy(HASTY)
+        holder = self.send([*HOLDER], 0, tenant="gold", job_class="guaranteed", gpu_mem=NEEDS_BYTES)
+        guests = [self.send([*GUEST], 0, job_class="opportunistic", gpu_mem=NEEDS_BYTES) for _ in range(2)]
+        if holder is not None:
+            observation = Observation(self.home, holder)
+            self.observed.append(observation.watch())
+            with Client(self.home) as client:
+                observation.release(client)
+        for job_id in filter(None, [holder, *guests]):
+            self.cancel_one(job_id)
+        self._observe_s = time.monotonic() + OBSERVE_EVERY_S
 
     # ---- the story
 
@@ -111,9 +136,11 @@ class Soak(Chaos):
         is_calm = True
         with self.watcher:
             while time.monotonic() < until_s:
+                if is_calm and self._is_to_observe() and (self._of_class("guaranteed") or 0) < self.quotas["gold"]:
+                    self.observe()
                 lasts_s = self.chance.uniform(*(self.calm_s if is_calm else self.storm_s))
                 self._stretch(min(until_s, time.monotonic() + lasts_s), 0.0 if is_calm else 0.25)
-                self.change_policy()
+                self.change_policy(self.chance.choice(POLICIES))
                 is_calm = not is_calm
             self.wake(all_of_them=True)
         assert not self.watcher.wrongs, self.watcher.wrongs
@@ -147,23 +174,35 @@ class Soak(Chaos):
         replay = Replay(self.home.database)
         self.outcomes.update(replay.counts)
         self.ratios = [(ratio, self.watcher.was_disturbed(at), job_id) for at, ratio, job_id in replay.ratios]
+        assert not replay.wrongs, replay.wrongs
         slow = [seen for seen in self.ratios if seen[0] < SLOWEST and not seen[1]]
         assert not slow, f"guaranteed jobs were held up: {slow}"
+        assert not any(seen.is_slow for seen in self.observed), "a guaranteed job was slower than its bound"
+        assert not self.observes or any(seen.shows for seen in self.observed), "no guaranteed job could be observed"
 
     def told(self) -> str:
         ratios = sorted(ratio for ratio, was_disturbed, _ in self.ratios if not was_disturbed)
         disturbed = sorted(ratio for ratio, was_disturbed, _ in self.ratios if was_disturbed)
-        return "\n".join(
-            [
-                f"{len(self.expected)} acknowledged jobs: {dict(self.kinds)}",
-                str(dict(self.deeds)),
-                str(dict(self.outcomes)),
-                str(dict(self.watcher.counts)),
-                f"guaranteed jobs beside guests, rate over alone: {_spread(ratios)}",
-                "" if ratios else "NOT SHOWN: that guaranteed jobs are not held up; none was measured undisturbed",
-                f"the same while something was killed, or the machine overloaded: {_spread(disturbed)}",
-            ]
-        )
+        lines = [
+            f"{len(self.expected)} acknowledged jobs: {dict(self.kinds)}",
+            str(dict(self.deeds)),
+            str(dict(self.outcomes)),
+            str(dict(self.watcher.counts)),
+            f"guaranteed jobs beside guests, rate over alone, as weft measured it: {_spread(ratios)}",
+            f"the same while something was killed, or the machine overloaded: {_spread(disturbed)}",
+        ]
+        return "\n".join([*lines, *self._told_of_observations()])
+
+    def _told_of_observations(self) -> list[str]:
+        if not self.observes:
+            return []
+        shown = [seen for seen in self.observed if seen.shows]
+        is_shown = shown and not any(seen.is_slow for seen in shown)
+        return [
+            *(f"a guaranteed job beside guests, median step against alone: {seen}" for seen in self.observed),
+            f"{'SHOWN' if is_shown else 'NOT SHOWN'}: no guaranteed job is slower than alone by more than {BOUND:.0%} "
+            f"and the noise floor, in {len(shown)} observations",
+        ]
 
 
 class ShortSoak(Soak):
@@ -174,6 +213,7 @@ class ShortSoak(Soak):
     kept = 0
     calm_s, storm_s = (6.0, 9.0), (2.0, 4.0)
     has_torch = False
+    observes = False
     steps, guaranteed_steps = (0, 50, 400, 600), (600,)
 
 

@@ -119,6 +119,20 @@ def test_one_whose_turn_it_is_and_who_does_not_come_is_passed(lane: Path) -> Non
     first.ask("take")
 
 
+def test_for_one_that_came_too_late_no_place_is_kept_the_next_time(lane: Path) -> None:
+    """One that computes now and then, when it is asked something, would make all others wait after each answer."""
+    first, other = Member(lane, 1, None, base=0).joined(), Member(lane, 2, None, base=9).joined()
+    first.ask("take")
+    first.ask("pass")
+    assert other.ask("waiting") == "1"
+    other.ask("take")
+    other.ask("release")
+    first.ask("take")
+    first.ask("pass")
+    assert other.ask("waiting") == "0"
+    other.ask("take")
+
+
 # ---- whose turn is next ----
 
 

@@ -16,9 +16,6 @@ from weft.node import idling
 from weft.node.task import Task, attach
 from weft.runtime import layout
 from weft.runtime.layout import Depth
-from weft.runtime.native import library_path
-
-needs_lanes = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
 
 GUEST, HOLDER = {"guest": True}, {"guest": False}
 THROTTLED = {"guest": True, "throttled": True}
@@ -249,34 +246,49 @@ def test_what_is_measured_is_told_with_the_neighbours(node: Node) -> None:
     assert (alone["attempt"], alone["generation"]) == (1, 1)
     assert 20 < alone["rate_hz"] < 2000
     assert 0 < alone["utilisation"] <= 1
+    assert (alone["persistent_bytes"] > 1 << 20, alone["ephemeral_bytes"]) == (True, 0), (
+        "all it has, as nobody serves it"
+    )
     begin(node, stepping(node, "2", seat=GUEST))
     wait_until(lambda: bool(of("1", "2")) and bool(of("2", "1")), "both are measured beside each other")
     assert len(of("1")) == 1, "once a stretch"
     tell_over(node, "1", "2")
 
 
-@needs_lanes
-def test_a_guest_that_can_save_and_cannot_move_is_ended_to_be_launched_elsewhere(node: Node) -> None:
-    begin(node, stepping(node, code=RESUMABLE, seat={**GUEST, "lane": 1}))
-    node.daemon.send(stepping(node, code=RESUMABLE, generation=2, seat={**GUEST, "lane": 1}, on=(1,)))
-    left = node.daemon.end()
+@pytest.fixture
+def on_gpus(unstarted: Node) -> Node:
+    """A node whose jobs cannot change their devices."""
+    unstarted.start(devices="cuda", PYTHONPATH=str(Path(__file__).parent / "driver"))
+    assert [device["kind"] for device in unstarted.await_hello()["devices"]] == ["cuda", "cuda"]
+    return unstarted
+
+
+def test_a_guest_that_can_save_and_cannot_move_is_ended_to_be_launched_elsewhere(on_gpus: Node) -> None:
+    begin(on_gpus, stepping(on_gpus, code=RESUMABLE, seat=GUEST))
+    on_gpus.daemon.send(stepping(on_gpus, code=RESUMABLE, generation=2, seat=GUEST, on=(1,)))
+    left = on_gpus.daemon.end()
     assert (left["what"], left["generation"]) == ("left", 2)
     assert left["step"] > 0
 
 
-@needs_lanes
-def test_a_guest_that_can_neither_save_nor_move_stays_and_says_why(node: Node) -> None:
-    cores = [set(device["cores"]) for device in node.daemon.hellos[0]["devices"]]
-    begin(node, stepping(node, seat={**GUEST, "lane": 1}))
-    pid = node.daemon.next("started")["pids"][0]
-    node.daemon.send(stepping(node, generation=2, seat={**GUEST, "lane": 1}, on=(1,)))
-    resumed = node.daemon.next("resumed")
-    assert (resumed["devices"], resumed["lane"]) == ([0], 1)
-    assert resumed["reason"] == "it is in a lane of device 0, and stays there: it cannot save"
-    assert os.sched_getaffinity(pid) == cores[0]
-    node.daemon.send(sleeping(node, "2"))
-    node.daemon.next("started", "2")
-    tell_over(node, "1", "2")
+def test_memory_that_nobody_can_see_is_not_told_as_none_at_all(on_gpus: Node) -> None:
+    begin(on_gpus, stepping(on_gpus))
+    wait_until(lambda: bool(on_gpus.daemon.measured), "it is measured")
+    told = on_gpus.daemon.measured[0]
+    assert (told["persistent_bytes"], told["ephemeral_bytes"]) == (None, None)
+    assert told["utilisation"] == pytest.approx(0.4), "as the driver says"
+    tell_over(on_gpus, "1")
+
+
+def test_a_guest_that_can_neither_save_nor_move_stays_and_says_why(on_gpus: Node) -> None:
+    begin(on_gpus, stepping(on_gpus, seat=GUEST))
+    on_gpus.daemon.send(stepping(on_gpus, generation=2, seat=GUEST, on=(1,)))
+    resumed = on_gpus.daemon.next("resumed")
+    assert resumed["devices"] == [0]
+    assert resumed["reason"] == "it was launched on 0, and stays there: it cannot save"
+    on_gpus.daemon.send(sleeping(on_gpus, "2"))
+    on_gpus.daemon.next("started", "2")
+    tell_over(on_gpus, "1", "2")
 
 
 def test_records_from_before_there_were_seats_are_adopted(node: Node) -> None:

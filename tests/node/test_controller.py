@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.node.controller import FIRST_DUTY, REFRESH_S, State, adjust
+from weft.node.controller import FIRST_DUTY, PERIOD_S, REFRESH_S, State, adjust
 from weft.node.controls import Guest, Sample, Setting
-from weft.node.evidence import HI
 from weft.node.limits import GRAIN_BYTES, Need, Peak, divided
 
 MB = 1 << 20
 STEP_S, TICK_S = 0.04, 0.1
+BOUND = 0.02
+"""What weft says of how much slower a holder may be before its guests are held back further."""
 
 
 class Device:
@@ -153,6 +154,36 @@ def test_more_duty_goes_to_the_guest_that_makes_the_most_of_it() -> None:
 
 
 @st.composite
+def harms(draw: st.DrawFn) -> list[Callable[[float], float]]:
+    """What guests do to the holder, and how that changes: so much of what is beyond an idle part."""
+    slopes, idles = st.sampled_from([0.0, 0.05, 0.2, 0.62, 1.5]), st.sampled_from([0.0, 0.1, 0.4, 1.0])
+    drawn = draw(st.lists(st.tuples(slopes, idles), min_size=1, max_size=4))
+    return [lambda duty, slope=slope, idle=idle: slope * max(0.0, duty - idle) for slope, idle in drawn]  # type: ignore[misc]
+
+
+@given(harms(), st.booleans(), st.sampled_from([("2",), ("2", "3")]))
+@settings(deadline=None, max_examples=60)
+def test_nobody_is_given_more_while_the_holder_is_slower_than_its_bound(
+    many: list[Callable[[float], float]], is_counted: bool, names: tuple[str, ...]
+) -> None:
+    """By what the model knows, not by what the controller believes. What comes too late in a period to be seen in it
+    is left out."""
+    device = Device(many[0], names=names)
+    device.is_counted = is_counted
+    for harm in many:
+        device.harm, seen_s = harm, device.now_s + 2 * PERIOD_S
+        until_s = device.now_s + 25
+        while device.now_s < until_s:
+            before = dict(device.state.duties)
+            device.tick()
+            is_raised = any(duty > before.get(name, FIRST_DUTY) for name, duty in device.state.duties)
+            lost = harm(sum(before.values()) / 100)
+            assert not (is_raised and device.now_s > seen_s and lost > BOUND), (
+                f"raised from {before}, at {lost:.3f} slower"
+            )
+
+
+@st.composite
 def samples(draw: st.DrawFn) -> list[tuple[Sample, float]]:
     names = draw(st.lists(st.sampled_from("abc"), unique=True, max_size=3))
     many = []
@@ -183,15 +214,11 @@ def test_whatever_is_seen_duties_and_limits_are_within_bounds(
     state, now_s = State(), 0.0
     for sample, lasted_s in many:
         now_s += lasted_s
-        before, (state, setting) = state, adjust(state, sample, now_s, capacity_bytes)
+        state, setting = adjust(state, sample, now_s, capacity_bytes)
         assert setting.guests.keys() == {guest.job_id for guest in sample.guests}
         assert all(0 <= each.duty <= 100 for each in setting.guests.values())
         assert all(1 <= duty <= 100 for _, duty in state.duties)
         assert all(each.has_room or each.duty == 0 for each in setting.guests.values())
-        if setting.slowdown is not None and setting.slowdown > HI and before.charge is None:
-            old = dict(before.duties)
-            paced = {name: duty for name, duty in state.duties if name not in state.unpaced}
-            assert all(duty <= old.get(name, 100) for name, duty in paced.items())
         if setting.holder_limit_bytes is not None:
             limits = [each.limit_bytes for each in setting.guests.values() if each.has_room]
             assert setting.holder_limit_bytes + sum(filter(None, limits)) <= capacity_bytes
@@ -219,10 +246,11 @@ def test_a_burst_of_the_holder_shrinks_guests_at_once_and_ends_the_stay_of_who_c
         guests = (Guest("2", False, 20 * MB, 30 * MB), Guest("3", False, 40 * MB, 40 * MB))
         return adjust(state, Sample((0.1,), None, 0.1, needed_bytes, guests), 1.0, 200 * MB)
 
-    state, calm = limits(40 * MB, State())
+    state, calm = limits(20 * MB, State())
     assert [each.has_room for each in calm.guests.values()] == [True, True]
     assert calm.holder_limit_bytes is not None
-    assert calm.holder_limit_bytes >= 60 * MB, "what nobody needs is the holder's"
+    assert calm.holder_limit_bytes >= 36 * MB, "what nobody needs is the holder's"
+    assert (calm.guests["2"].limit_bytes or 0) >= 60 * MB, "so that freed blocks can be kept for the next step"
     state, burst = limits(120 * MB, state)
     assert burst.holder_limit_bytes is not None
     assert burst.holder_limit_bytes >= 126 * MB
@@ -230,7 +258,7 @@ def test_a_burst_of_the_holder_shrinks_guests_at_once_and_ends_the_stay_of_who_c
     state, larger = limits(160 * MB, state)
     assert not larger.guests["3"].has_room
     assert larger.guests["3"].duty == 0
-    _, after = limits(40 * MB, state)
+    _, after = limits(20 * MB, state)
     assert after == larger, "the peak is remembered for a while"
 
 

@@ -41,6 +41,24 @@ for step in range(40):
     optimizer.step()
     print(step, loss.item().hex())
 """
+# As many steps as it is told, or until it is told; some tensors of each step live on for a while.
+WANDERING = """
+import os, sys, torch
+torch.manual_seed(1)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
+optimizer = torch.optim.Adam(model.parameters())
+kept, step, last = [], 0, int(sys.argv[3])
+while step < last if last else not os.path.exists(sys.argv[1]):
+    hidden = model[:2](torch.randn(512, 64))
+    loss = model[2](hidden).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    kept = [*kept[-7:], hidden.detach()[: 100 + 50 * (step % 8)].clone()]
+    optimizer.step()
+    step += 1
+    print(loss.item().hex(), float(sum(each.sum() for each in kept)).hex())
+"""
 ENDLESS = """
 import os, sys, torch
 torch.set_num_threads(1)
@@ -143,6 +161,72 @@ def test_a_member_that_pauses_has_not_the_turn_and_the_lane_survives_the_coordin
     wait_until(lambda: not (node.run / "lane-0-1").exists(), "the lane's page is removed")
 
 
+def test_who_changes_its_lane_takes_its_turns_there_and_prints_what_it_prints_alone(node: Node) -> None:
+    """From no lane into one, into one of another device beside somebody, and out of all lanes."""
+    cores = [set(device["cores"]) for device in node.daemon.hellos[0]["devices"]]
+    elsewhere = {"guest": True, "lane": 3}
+    begin(node, order(node, ENDLESS, "2", seat=elsewhere, on=(1,)))
+    command = [sys.executable, "-c", WANDERING, str(node.folder / "over"), "1"]
+    env = {**environment(), "WEFT_POISON": "1"}
+
+    def wander(generation: int, seat: Message, device: int) -> set[str]:
+        """To a seat where it makes some steps, with turns or without; the lanes that there are then."""
+        about = {"on": (device,), "seat": seat, "generation": generation, "env": env}
+        node.daemon.send(node.run_order(*command, "0", job="1", **about))
+        node.daemon.next("resumed" if generation > 1 else "started", "1", after=max(0, generation - 2))
+        taken, made = turns(node, "1"), lines(node)
+        wait_until(lambda: lines(node) > made + 20, "it makes steps")
+        assert (turns(node, "1") > taken) == bool(seat)
+        assert os.sched_getaffinity(node.daemon.next("started", "1")["pids"][0]) == cores[device]
+        return {each.name for each in node.run.glob("lane-*")}
+
+    assert wander(1, {}, 0) == {"lane-1-3"}
+    assert wander(2, IN_LANE, 0) == {"lane-0-1", "lane-1-3"}
+    assert wander(3, {**elsewhere, "base": 4}, 1) == {"lane-1-3"}
+    assert sorted(members(node.run / "lane-1-3").values()) == [(0, 1), (4, 1)]
+    assert wander(4, IN_LANE, 1) == {"lane-1-1", "lane-1-3"}
+    assert wander(5, {}, 0) == {"lane-1-3"}
+    (node.folder / "over").touch()
+    assert [node.daemon.end(job)["exit_code"] for job in "12"] == [0, 4]
+    (node.folder / "over").unlink()
+    made = node.output().splitlines()
+    out = subprocess.run([*command, str(len(made))], capture_output=True, text=True, env=environment(), check=True)
+    assert made == out.stdout.splitlines()
+
+
+def lines(node: Node) -> int:
+    return node.output().count("\n")
+
+
+def test_a_member_that_pauses_leaves_nothing_of_its_steps_in_the_lane(node: Node) -> None:
+    begin(node, order(node, ENDLESS, "1"))
+
+    def reserved_bytes() -> int:
+        found: int = struct.unpack_from("=Q", (node.run / "lane-0-1").read_bytes(), 8 * lanes.RESERVED)[0]
+        return found
+
+    assert reserved_bytes() > 100_000
+    node.order("pause", "1", needs_bytes=0)
+    node.daemon.next("paused")
+    assert reserved_bytes() == 0
+    node.order("stop", "1")
+    node.daemon.end("1")
+
+
+def test_who_cannot_join_its_lane_is_measured_as_one_that_shares_nothing(node: Node) -> None:
+    (node.run / "lane-0-1").mkdir()
+    node.daemon.send(order(node, ENDLESS, "1"))
+    wait_until(lambda: bool(node.daemon.measured), "it is measured")
+    found = rank(node, "1")
+    assert found is not None
+    told = node.daemon.measured[0]
+    assert (told["persistent_bytes"], told["ephemeral_bytes"]) == (found.persistent_bytes + found.ephemeral_bytes, 0)
+    assert "no lane: the lane's page" in node.output()
+    (node.folder / "over").touch()
+    assert node.daemon.end("1")["exit_code"] == 4
+    (node.run / "lane-0-1").rmdir()
+
+
 def test_the_page_of_a_lane_whose_last_member_was_killed_is_removed(node: Node) -> None:
     begin(node, order(node, ENDLESS, "1"))
     os.kill(node.daemon.next("started")["pids"][0], signal.SIGKILL)
@@ -170,6 +254,6 @@ def test_who_cannot_take_turns_is_launched_without_a_lane(unstarted: Node, how: 
     unstarted.await_hello()
     on, tasks = ((0,), 1) if how == "no library" else ((0, 1), 2 if how == "a gang" else 1)
     more = {"devices_per_task": len(on) // tasks, "tasks": tasks}
-    unstarted.daemon.send(unstarted.run_order("sh", "-c", "echo lane=$WEFT_LANE", on=on, seat=IN_LANE, **more))
+    unstarted.daemon.send(unstarted.run_order("sh", "-c", "echo lanes=$WEFT_LANES", on=on, seat=IN_LANE, **more))
     assert unstarted.daemon.end()["exit_code"] == 0
-    assert unstarted.output() == "lane=\n"
+    assert unstarted.output() == "lanes=\n"

@@ -133,10 +133,10 @@ def test_the_runtime_comes_first_and_what_was_on_the_path_stays(before: str | No
     ],
 )
 def test_what_a_weft_exec_around_us_said_to_the_library_is_not_said_again(before: str, after: str | None) -> None:
-    base = {"LD_PRELOAD": before, "WEFT_TIER": "/t", "WEFT_STRICT": "1", "WEFT_LANE": "/l", "WEFT_LANE_CAPACITY": "9"}
+    base = {"LD_PRELOAD": before, "WEFT_TIER": "/t", "WEFT_STRICT": "1", "WEFT_LANES": "/l", "WEFT_LANE_CAPACITY": "9"}
     said = environment(base, Path("/p"), None)
     assert said.get("LD_PRELOAD") == after
-    assert not set(said) & {"WEFT_TIER", "WEFT_STRICT", "WEFT_LANE", "WEFT_LANE_CAPACITY"}
+    assert not set(said) & {"WEFT_TIER", "WEFT_STRICT", "WEFT_LANES", "WEFT_LANE_CAPACITY"}
 
 
 def test_a_weft_exec_inside_another_has_a_page_and_checkpoints_of_its_own() -> None:

@@ -48,10 +48,12 @@ def test_without_the_library_nothing_is_said_of_it() -> None:
 
 
 def test_what_a_task_around_us_was_told_is_not_for_this_one() -> None:
-    around = {"WEFT_LANE": "/run/a.lane", "WEFT_LANE_CAPACITY": "1", "WEFT_STRICT": "1", "WEFT_TIER": "/elsewhere"}
+    around = {"WEFT_LANE": "/run/a.lane", "WEFT_LANES": "/elsewhere", "WEFT_LANE_CAPACITY": "1"}
+    around |= {"WEFT_STRICT": "1", "WEFT_TIER": "/elsewhere"}
     env = told(SERVED, {**around, "LD_PRELOAD": "/older/libweft.so"})
-    assert not {"WEFT_LANE", "WEFT_LANE_CAPACITY", "WEFT_STRICT"} & env.keys()
+    assert not {"WEFT_LANE", "WEFT_STRICT"} & env.keys()
     assert (env["WEFT_TIER"], env["LD_PRELOAD"]) == (SERVED.tier, LIBRARY)
+    assert (env["WEFT_LANES"], env["WEFT_LANE_CAPACITY"]) != (around["WEFT_LANES"], around["WEFT_LANE_CAPACITY"])
     assert cleaned({**around, "LD_PRELOAD": "/older/libweft.so", "HOME": "/home"}) == {"HOME": "/home"}
     assert cleaned({"LD_PRELOAD": "/lib/a.so:/older/libweft.so"}) == {"LD_PRELOAD": "/lib/a.so"}
 

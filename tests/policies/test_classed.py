@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from sharing_words import Stage, told
+import pytest
+from sharing_words import GB, Stage, told
 
 from weft.core.events import Cancelled, Finished, Held, Submitted
 from weft.core.values import JobClass, JobSpec
 from weft.policies.order.arrival import Arrival
 from weft.policies.order.classed import GUARANTEED, OPPORTUNISTIC, Classed
 from weft.policies.policy import Policy
+from weft.policies.registry import POLICIES
 
 FREE = {"job_class": JobClass.OPPORTUNISTIC}
+SURE = {"job_class": JobClass.GUARANTEED}
 
 
 class Classes(Stage):
     """First come, first served within a class, on one node."""
 
-    def __init__(self, devices: int, **quotas: int) -> None:
-        self.order = Classed(Arrival(strict=False))
+    def __init__(self, devices: int, convert_after_s: float = 0.0, **quotas: int) -> None:
+        self.order = Classed(Arrival(strict=False), convert_after_s)
         super().__init__(Policy(self.order), devices)
         self.scheduler.ledger.tenants.quotas = quotas
 
     def standing(self, name: str) -> int:
         return self.order.standing(self.job(name))
+
+    def why(self, name: str) -> str:
+        return str(self.scheduler.reason(name, self.now))
 
 
 def test_without_quotas_all_are_peers_but_those_that_want_to_be_opportunistic() -> None:
@@ -62,15 +68,83 @@ def test_opportunistic_jobs_do_not_preempt_each_other_nor_do_guaranteed_ones() -
     assert stage.running == {"a"}
 
 
-def test_a_guaranteed_job_beyond_its_quota_is_like_an_opportunistic_one_until_quota_frees() -> None:
-    stage = Classes(2, ada=1, bo=1)
-    stage.submit(0.0, "a", tenant="ada", job_class=JobClass.GUARANTEED)
-    stage.submit(1.0, "beyond", tenant="ada", job_class=JobClass.GUARANTEED)
-    assert stage.running == {"a", "beyond"}
-    stage.submit(2.0, "b", tenant="bo")
-    assert stage.running == {"a", "b"}
+def test_who_asked_to_be_guaranteed_waits_for_quota_though_devices_are_free() -> None:
+    stage = Classes(3, ada=1, bo=1)
+    stage.submit(0.0, "a", tenant="ada", **SURE)
+    stage.submit(1.0, "beyond", tenant="ada", **SURE)
+    assert (stage.running, stage.standing("beyond")) == ({"a"}, GUARANTEED)
+    assert stage.why("beyond") == "needs 1 device within the quota of tenant ada; of its 1, 1 are in use"
     stage.tell(3.0, Finished("a", 1))
-    assert (stage.standing("beyond"), stage.running) == (GUARANTEED, {"b", "beyond"})
+    assert (stage.running, stage.order.charged) == ({"beyond"}, {"beyond": 1})
+
+
+def test_who_asked_to_be_guaranteed_keeps_its_right_when_the_quota_becomes_smaller() -> None:
+    stage = Classes(2, ada=2)
+    stage.submit(0.0, "a", "b", tenant="ada", **SURE)
+    stage.submit(1.0, "c", tenant="ada", **SURE)
+    stage.scheduler.ledger.tenants.quotas = {"ada": 1}
+    stage.tell(2.0)
+    assert (stage.running, stage.order.charged) == ({"a", "b"}, {"a": 1, "b": 1})
+    stage.tell(3.0, Finished("a", 1))
+    assert stage.running == {"b"}
+
+
+def test_small_jobs_of_its_tenant_do_not_use_up_the_quota_of_a_gang_for_more_than_a_day() -> None:
+    stage = Classes(2, ada=2)
+    stage.submit(0.0, "a", tenant="ada", **SURE)
+    stage.submit(1.0, "gang", tenant="ada", gang_size=2, **SURE)
+    stage.submit(2.0, "b", tenant="ada", **SURE)
+    assert stage.running == {"a", "b"}
+    stage.submit(86_401.0, "c", tenant="ada", **SURE)
+    stage.tell(86_402.0, Finished("a", 1))
+    assert stage.running == {"b"}
+    stage.tell(86_403.0, Finished("b", 1))
+    assert stage.running == {"gang"}
+
+
+def test_who_left_its_class_to_us_is_converted_after_waiting_for_quota() -> None:
+    stage = Classes(2, convert_after_s=600.0, ada=1)
+    stage.submit(0.0, "a", tenant="ada")
+    stage.submit(10.0, "b", tenant="ada")
+    assert (stage.running, stage.standing("b")) == ({"a"}, GUARANTEED)
+    assert stage.why("b").endswith("of its 1, 1 are in use; opportunistic after 10 min of waiting")
+    stage.tell(609.0)
+    assert stage.running == {"a"}
+    stage.tell(611.0)
+    assert (stage.running, stage.standing("b"), stage.job("b").since_s) == ({"a", "b"}, OPPORTUNISTIC, 610.0)
+
+
+def test_who_could_never_be_within_its_quota_does_not_wait_for_it() -> None:
+    stage = Classes(4, convert_after_s=600.0, ada=1)
+    stage.submit(0.0, "large", tenant="ada", gang_size=2)
+    stage.submit(0.0, "none", tenant="bo")
+    assert stage.running == {"large", "none"}
+
+
+def test_conversions_and_upgrades_are_told() -> None:
+    stage = Stage(POLICIES["antman"](convert_after_s=60.0), 1)
+    stage.scheduler.ledger.tenants.quotas = {"ada": 1}
+    stage.submit(0.0, "a", tenant="ada")
+    stage.submit(0.0, "b", tenant="ada")
+    stage.tell(100.0)
+    stage.tell(200.0, Finished("a", 1))
+    assert [line for line in stage.lines if " b: " in line] == [
+        "tell b: converted to opportunistic after 1 min of waiting for quota",
+        "start b: starts on 1 of 1 free devices",
+        "tell b: upgraded to guaranteed: quota is free",
+    ]
+
+
+@pytest.mark.parametrize("policy", ["antman", "weft"])
+def test_who_asked_to_be_guaranteed_is_nobodys_guest(policy: str) -> None:
+    stage = Stage(POLICIES[policy](), 1)
+    stage.scheduler.ledger.tenants.quotas = {"ada": 1}
+    stage.submit(0.0, "a", tenant="ada", memory_bytes=GB, **SURE)
+    stage.submit(0.0, "sure", tenant="ada", memory_bytes=GB, **SURE)
+    stage.submit(0.0, "free", tenant="ada", memory_bytes=GB, **FREE)
+    stage.measure(60.0, "a")
+    stage.tell(120.0)
+    assert set(stage.seated) == {"free"}
 
 
 def test_when_quota_frees_the_first_that_came_is_upgraded_and_may_preempt() -> None:

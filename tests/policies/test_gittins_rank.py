@@ -10,10 +10,11 @@ from weft.policies.history import History
 from weft.policies.order.gittins_rank import ENOUGH, GittinsRank
 from weft.policies.policy import Policy
 
-THRESHOLDS = (100.0, 1000.0)
+THRESHOLDS = (10.0, 100.0, 1000.0)
+AS_THEY_COME = (0, 1, 2, 3)
 
 HUMP = [150.0] * 60 + [50_000.0] * 40
-"""Whoever has had 100 device-seconds is likely to end at 150; a newcomer has all of that before it."""
+"""Whoever has had 100 device-seconds is likely to end at 150; who has had 10 has most of that before it."""
 
 LONG_TAIL = [2.0**i for i in range(1, 15)] * 10
 """Who has run long is the likelier to run on."""
@@ -24,37 +25,39 @@ def order(*services: float) -> GittinsRank:
 
 
 def test_until_enough_has_finished_less_service_goes_first() -> None:
-    assert order()._ranks == (0, 1, 2)
-    assert order(*HUMP[: ENOUGH - 1])._ranks == (0, 1, 2)
+    assert order()._ranks == AS_THEY_COME
+    assert order(*HUMP[: ENOUGH - 1])._ranks == AS_THEY_COME
 
 
 def test_with_a_long_tail_less_service_goes_first_too() -> None:
-    assert order(*LONG_TAIL)._ranks == (0, 1, 2)
+    assert order(*LONG_TAIL)._ranks == AS_THEY_COME
 
 
-def test_a_hump_lets_the_queue_before_it_go_first() -> None:
-    assert order(*HUMP)._ranks == (1, 0, 2)
+def test_a_hump_lets_the_queue_before_it_go_first_of_those_that_are_not_new() -> None:
+    assert order(*HUMP)._ranks == (0, 2, 1, 3)
 
 
 def test_what_is_recalled_counts_at_once() -> None:
     learning = order()
     learning.recall(HUMP)
-    assert learning._ranks == (1, 0, 2)
+    assert learning._ranks == (0, 2, 1, 3)
 
 
 def test_the_policy_decides_by_the_new_ranks_when_enough_has_finished() -> None:
-    """One device: a has had 120 device-seconds. By LAS a newcomer takes its device; after the hump it does not."""
+    """One device: a has had 120 device-seconds when b comes. By LAS b keeps it for 100; after the hump, for 10."""
 
-    def newcomer_takes_it(*services: float) -> bool:
+    def running_after_20_s(*services: float) -> set[str]:
         policy = Policy(GittinsRank(THRESHOLDS))
         policy.recall(services)
         stage = Stage(policy, 1)
         stage.submit(0.0, "a")
-        stage.submit(120.0, "new")
-        return stage.running == {"new"}
+        stage.submit(120.0, "b")
+        assert stage.running == {"b"}  # new, which comes first in any case
+        stage.tell(140.0)
+        return stage.running
 
-    assert newcomer_takes_it()
-    assert not newcomer_takes_it(*HUMP)
+    assert running_after_20_s() == {"b"}
+    assert running_after_20_s(*HUMP) == {"a"}
 
 
 def test_finished_jobs_are_learnt_from() -> None:
@@ -64,15 +67,15 @@ def test_finished_jobs_are_learnt_from() -> None:
         stage.submit(150.0 * i, f"j{i}")
         stage.tell(150.0 * (i + 1), Finished(f"j{i}", stage.job(f"j{i}").generation))
     assert len(learning.history) >= ENOUGH
-    assert learning._ranks[1] == 0  # all of them ended at 150
+    assert learning._ranks[2] < learning._ranks[1]  # all of them ended at 150
 
 
 def test_those_that_never_ran_go_by_what_their_tenant_had_had_when_they_came() -> None:
     stage = Stage(Policy(GittinsRank(THRESHOLDS)), 1)
     stage.submit(0.0, "a", tenant="greedy")
-    stage.submit(10.0, "b", tenant="greedy")
-    stage.submit(20.0, "c", tenant="modest")
-    stage.tell(30.0, Finished("a", 1))
+    stage.submit(2.0, "b", tenant="greedy")
+    stage.submit(4.0, "c", tenant="modest")
+    stage.tell(6.0, Finished("a", 1))
     assert stage.running == {"c"}
 
 
@@ -85,10 +88,10 @@ def test_a_job_that_is_over_leaves_no_tag() -> None:
     assert learning._tags == {}
 
 
-@pytest.mark.parametrize("attained", [0.0, 99.0, 100.0, 1000.0])
+@pytest.mark.parametrize("attained", [0.0, 10.0, 99.0, 100.0, 1000.0])
 def test_the_key_follows_the_rank_of_the_queue(attained: float) -> None:
     ranked = order(*HUMP)
     stage = Stage(Policy(ranked), 1)
     stage.submit(0.0, "a")
     queue = ranked.queue_of(stage.job("a"), attained)
-    assert ranked.key(stage.job("a"), attained)[0] == (1, 0, 2)[queue]
+    assert ranked.key(stage.job("a"), attained)[0] == (0, 2, 1, 3)[queue]

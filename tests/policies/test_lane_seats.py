@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from policy_helpers import by_id, cluster, job, run
 from sharing_words import GB, Stage
 
 from weft.core.commands import Seat, Start
@@ -13,6 +16,8 @@ from weft.core.events import Finished
 from weft.core.memory import Memory, needed_bytes
 from weft.policies.registry import POLICIES
 from weft.policies.share.lane_choice import choose_lane
+from weft.sim.interference import Fitted
+from weft.sim.world import World
 
 
 def test_the_golden_vector_with_its_third_job_rejected() -> None:
@@ -130,9 +135,9 @@ def test_gangs_and_those_that_do_not_share_take_no_part() -> None:
     ("in_lane", "turns"),
     [
         ("fair", [(0, 1), (0, 1)]),
-        ("pack", [(0, 1), (0, 1)]),
+        ("pack", [(0, 0), (0, 0)]),
         ("fifo", [(1, 0), (2, 0)]),
-        ("srtf", [(50_000, 0), (7_000, 0)]),
+        ("srtf", [(50_000_000, -1), (7_000_000, -1)]),
     ],
 )
 def test_whose_turn_it_is_depends_on_the_way_they_are_taken(in_lane: str, turns: list[tuple[int, int]]) -> None:
@@ -143,6 +148,66 @@ def test_whose_turn_it_is_depends_on_the_way_they_are_taken(in_lane: str, turns:
     seating = seat_of(stage, "b").seating
     assert [(start.base, start.weight), (seating.base, seating.weight)] == turns
     assert start.lane == 1
+
+
+def turn_key(base: int, weight: int, used_s: float) -> int:
+    """As native/turnstile.c has it: the least is next; `used` is in nanoseconds."""
+    return base + weight * int(used_s * 1e9) // 1000
+
+
+def test_who_is_nearly_done_goes_before_a_newcomer_though_it_was_the_longer_one_when_it_joined() -> None:
+    stage = Stage(POLICIES["salus"](in_lane="srtf", lanes=1), 1)
+    stage.submit(0.0, "a", memory_bytes=GB, declared_steps=100.0)
+    stage.submit(90.0, "b", memory_bytes=GB, declared_steps=50.0)
+    start = next(one for _, one in stage.log if isinstance(one, Start))
+    seating = seat_of(stage, "b").seating
+    assert seating.lane == start.lane
+    assert turn_key(start.base, start.weight, 90.0) == 10_000_000
+    assert turn_key(start.base, start.weight, 90.0) < turn_key(seating.base, seating.weight, 0.0)
+    assert turn_key(start.base, start.weight, 45.0) > turn_key(seating.base, seating.weight, 0.0)
+
+
+def test_who_does_not_say_how_long_it_takes_comes_last_and_its_place_fits_a_signed_word() -> None:
+    stage = Stage(POLICIES["salus"](in_lane="srtf"), 1)
+    stage.submit(0.0, "a", memory_bytes=GB)
+    start = next(one for _, one in stage.log if isinstance(one, Start))
+    assert 10**15 < start.base < 2**63
+
+
+ONE_LANE = World(
+    "one lane",
+    counts_only=False,
+    preemption_s=0.0,
+    speed={"any": 1.0},
+    memory={"any": 100},
+    unknown_memory=((1, 1),),
+    unknown_utilisation=((1.0, 1.0),),
+    interference=Fitted(0.0),
+)
+
+
+def test_simulated_turns_go_to_the_least_remaining_time_too() -> None:
+    """a has 10 s left when b comes, which takes 50 s; c takes 5 s and comes when a has 8 s left."""
+    jobs = [
+        replace(one, spec=replace(one.spec, memory_bytes=1))
+        for one in (job("a", 0, 100), job("b", 90, 50), job("c", 92, 5))
+    ]
+    policy = POLICIES["salus"](in_lane="srtf", lanes=1)
+    finish_s = by_id(run(jobs, cluster((1, 1, "any")), policy, ONE_LANE), "finish_s")
+    assert finish_s == pytest.approx({"c": 97.0, "a": 105.0, "b": 155.0}, abs=0.1)
+
+
+def test_guests_that_another_policy_held_back_leave_and_come_back_in_lanes() -> None:
+    stage = Stage(POLICIES["antman"](), 1)
+    stage.submit(0.0, "holder", "guest", memory_bytes=GB)
+    stage.measure(20.0, "holder")
+    stage.tell(60.0)
+    assert stage.seated["guest"].is_throttled
+    stage.scheduler.change_policy(POLICIES["salus"]())
+    stage.tell(70.0)
+    assert stage.lines[-1] == "unseat guest: another policy seated it, by a rule that this one does not have"
+    stage.tell(72.0)
+    assert (stage.seated["guest"].lane, stage.seated["guest"].is_throttled) == (1, False)
 
 
 @pytest.mark.parametrize("parameters", [{"in_lane": "lottery"}, {"members": 1}])

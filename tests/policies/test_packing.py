@@ -6,12 +6,14 @@ import pytest
 from policy_helpers import by_id, cluster, job, run
 from sharing_words import GB, Stage, told
 
+from weft.core.commands import Seat
 from weft.core.errors import InputError
-from weft.core.events import Held, Measured, NodeJoined, NodeLost, Released, Submitted
+from weft.core.events import Cancelled, Held, Measured, NodeJoined, NodeLost, Released, Submitted
 from weft.core.values import JobSpec, Node
 from weft.policies.order.rotation import Rotation
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
+from weft.policies.share.backing_off import BackOffs
 from weft.policies.share.packing import Packing
 from weft.sim.interference import Fitted
 from weft.sim.world import World
@@ -110,6 +112,29 @@ def test_a_pair_that_does_less_is_undone_and_left_alone_twice_as_long_each_time(
         [100.0, 200.0, 400.0][: len(tried_s) - 1], abs=25.0
     )
     assert len(tried_s) >= 3
+
+
+def undone_pair(**parameters: float) -> Stage:
+    """Undone at 153 s; from then on nothing happens by itself."""
+    stage = packed_pair(**parameters)
+    stage.measure(152.0, "a", rate_hz=1.0, neighbours=("b",))
+    stage.measure(153.0, "b", rate_hz=0.5, neighbours=("a",))
+    assert not stage.seated
+    return stage
+
+
+def test_a_pair_that_was_undone_is_tried_again_when_its_back_off_ends_though_nothing_happens() -> None:
+    stage = undone_pair(back_off_s=200.0)
+    stage.tell(370.0)
+    assert [now for now, command in stage.log if isinstance(command, Seat)][1:] == [353.0]
+
+
+def test_nobody_is_woken_for_a_pair_of_which_one_is_gone() -> None:
+    stage = undone_pair(back_off_s=200.0)
+    stage.tell(180.0)
+    assert stage.wake_at == 353.0
+    stage.tell(190.0, Cancelled("a"))
+    assert stage.wake_at > 1000.0
 
 
 def test_what_was_measured_when_they_sat_together_before_says_nothing_of_now() -> None:
@@ -227,3 +252,62 @@ def test_four_jobs_that_keep_devices_busy_lose_next_to_nothing_by_being_tried() 
 def test_a_margin_below_0_or_no_back_off_is_refused(parameters: dict[str, float]) -> None:
     with pytest.raises(InputError, match="packing takes a margin"):
         POLICIES["gandiva"](**parameters)
+
+
+# ---- others like them
+
+
+def undone_kind(tenant: str = "ada") -> Stage:
+    """Two jobs of ada's sweep were undone at 153 s, and are gone; two more of that name have been alone since."""
+    stage = Stage(packing(1000.0, back_off_s=200.0), 1)
+    stage.submit(0.0, "a", tenant="ada", model="sweep")
+    stage.measure(20.0, "a", rate_hz=4.0)
+    stage.submit(25.0, "b", tenant="ada", model="sweep")
+    stage.tell(100.0)
+    stage.measure(120.0, "b", rate_hz=2.0)
+    stage.tell(140.0)
+    stage.measure(152.0, "a", rate_hz=1.0, neighbours=("b",))
+    stage.measure(153.0, "b", rate_hz=0.5, neighbours=("a",))
+    assert not stage.seated
+    stage.tell(154.0, Cancelled("a"), Cancelled("b"))
+    stage.submit(155.0, "c", tenant=tenant, model="sweep")
+    stage.measure(175.0, "c", rate_hz=4.0)
+    stage.submit(180.0, "d", tenant=tenant, model="sweep")
+    stage.tell(300.0)
+    stage.measure(301.0, *stage.running, rate_hz=2.0)
+    return stage
+
+
+def test_what_became_of_a_pair_is_known_for_the_next_jobs_of_its_sweep() -> None:
+    stage = undone_kind()
+    stage.tell(352.0)
+    assert not stage.seated
+    stage.tell(360.0)
+    assert [now for now, one in stage.log if isinstance(one, Seat)][1:] == [353.0]
+
+
+def test_somebody_elses_jobs_of_the_same_name_are_not_taken_for_the_same() -> None:
+    stage = undone_kind(tenant="bo")
+    stage.tell(330.0)
+    assert stage.seated
+
+
+def test_only_so_many_verdicts_are_remembered_and_the_first_is_forgotten_first() -> None:
+    backing_off = BackOffs[str](10.0, most=2)
+    for name in "abc":
+        backing_off.begin(name, 0.0)
+    assert [backing_off.is_on(name, 5.0) for name in "abc"] == [False, True, True]
+
+
+def test_who_is_told_of_twice_at_once_backs_off_once() -> None:
+    backing_off = BackOffs[str](10.0)
+    backing_off.begin("a", 0.0)
+    backing_off.begin("a", 5.0)
+    assert not backing_off.is_on("a", 10.0)
+    backing_off.begin("a", 10.0)
+    assert backing_off.is_on("a", 29.0)
+    assert backing_off.next_end_s == 10.0
+    assert not backing_off.has_ended(12.0, lambda name: False)
+    assert backing_off.next_end_s == 30.0
+    backing_off.forgive("a")
+    assert not backing_off.has_ended(40.0, lambda name: False)

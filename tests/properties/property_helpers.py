@@ -6,6 +6,8 @@ import inspect
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
@@ -98,41 +100,34 @@ TWO_TYPES = st.lists(
 ).map(lambda nodes: Cluster(tuple(Node(f"n{i}", size, kind) for i, (size, kind) in enumerate(nodes))))
 CLUSTERS = st.one_of(ONE_TYPE, TWO_TYPES)
 
-TYPES_WANTED = st.sampled_from((None, None, frozenset({"V100"}), frozenset({"K80"}), frozenset({"V100", "K80"})))
-RATES_HZ = st.sampled_from(({}, {}, {"V100": 1.0, "K80": 0.25}, {"V100": 0.5, "K80": 2.0}))
-
-
-def specs(cluster: Cluster, job_id: str, duration_s: float) -> st.SearchStrategy[JobSpec]:
-    """Jobs that the cluster could hold if it were empty."""
-    mixed = len(cluster.device_types) > 1
-    spec = st.builds(
-        JobSpec,
-        id=st.just(job_id),
-        tenant=st.sampled_from("abc"),
-        device_types=TYPES_WANTED if mixed else st.none(),
-        step_rate_hz=RATES_HZ if mixed else st.just({}),
-        declared_steps=st.just(duration_s),
-        skew=st.sampled_from((0.0, 0.0, 0.1, 0.5, 1.5)),
-        min_run_s=st.sampled_from((0.0, 0.0, 0.0, 2.5, 11.3)),
-        gang_size=st.integers(1, max(cluster.count_of(kind) for kind in cluster.device_types)),
-    )
-    return spec.filter(lambda spec: spec.gang_size <= cluster.largest_gang(spec))
+TYPES_WANTED = (None, None, frozenset({"V100"}), frozenset({"K80"}), frozenset({"V100", "K80"}))
+RATES_HZ: tuple[dict[str, float], ...] = ({}, {}, {"V100": 1.0, "K80": 0.25}, {"V100": 0.5, "K80": 2.0})
+SKEWS = (0.0, 0.0, 0.1, 0.5, 1.5)
+MIN_RUNS_S = (0.0, 0.0, 0.0, 2.5, 11.3)
+TRAITS = tuple(product("abc", SKEWS, MIN_RUNS_S, TYPES_WANTED, RATES_HZ))
+JOBS = st.tuples(TIMES_S, TIMES_S, st.sampled_from(TRAITS), st.integers(0, 15))
+"""Made once, and few choices a job: to make strategies and to choose takes longer than to simulate what was chosen."""
 
 
 @st.composite
-def trace_jobs(
-    draw: st.DrawFn,
-    cluster: Cluster,
-    times_s: st.SearchStrategy[float] = TIMES_S,
-    max_size: int = 25,
-    prefix: str = "j",
-) -> list[TraceJob]:
-    """The first arrives at 0, which is where every trace begins."""
+def trace_jobs(draw: st.DrawFn, cluster: Cluster, max_size: int = 25, prefix: str = "j") -> list[TraceJob]:
+    """Jobs that the cluster could hold if it were empty. The first arrives at 0, which is where every trace begins."""
+    is_mixed = len(cluster.device_types) > 1
     jobs = []
     for i in range(draw(st.integers(1, max_size))):
-        duration_s = draw(times_s) + 0.25
-        spec = draw(specs(cluster, f"{prefix}{i}", duration_s))
-        jobs.append(TraceJob(spec, draw(times_s) if i else 0.0, duration_s))
+        arrival_s, least_s, (tenant, skew, min_run_s, types, rates_hz), gang = draw(JOBS)
+        duration_s = least_s + 0.25
+        spec = JobSpec(
+            f"{prefix}{i}",
+            tenant=tenant,
+            device_types=types if is_mixed else None,
+            step_rate_hz=rates_hz if is_mixed else {},
+            declared_steps=duration_s,
+            skew=skew,
+            min_run_s=min_run_s,
+        )
+        spec = replace(spec, gang_size=1 + gang % cluster.largest_gang(spec))
+        jobs.append(TraceJob(spec, arrival_s if i else 0.0, duration_s))
     return jobs
 
 
@@ -169,14 +164,18 @@ MOST_DECISIONS = 20_000
 Log = list[tuple[float, list[Command]]]
 
 
+def check_ledger(scheduler: Scheduler, now: float) -> None:
+    scheduler.ledger.validate()
+
+
 def run_watched(
     jobs: list[TraceJob],
     cluster: Cluster,
     policy: Decider,
     world: World,
-    watch: Callable[[Scheduler, float], None] = lambda scheduler, now: None,
+    watch: Callable[[Scheduler, float], None] = check_ledger,
 ) -> tuple[Simulation, Log]:
-    """Simulate; after every decision the ledger is validated, then `watch` may look."""
+    """Simulate; after every decision `watch` looks."""
     simulation = Simulation(Trace.of(jobs), cluster, policy, world)
     scheduler, log = simulation.scheduler, Log()
     handle = scheduler.handle
@@ -184,7 +183,6 @@ def run_watched(
     def watched(events: Any, now: float) -> list[Command]:
         commands = handle(events, now)
         assert len(log) < MOST_DECISIONS, f"no end in sight at {now} s"
-        scheduler.ledger.validate()
         watch(scheduler, now)
         log.append((now, commands))
         return commands
@@ -192,6 +190,11 @@ def run_watched(
     scheduler.handle = watched  # type: ignore[method-assign]
     simulation.run()
     return simulation, log
+
+
+def decisions(jobs: list[TraceJob], cluster: Cluster, policy: Decider, world: World) -> tuple[Simulation, Log]:
+    """For tests that compare runs: what holds of each is checked in test_every_policy.py."""
+    return run_watched(jobs, cluster, policy, world, watch=lambda scheduler, now: None)
 
 
 def check_reasons(scheduler: Scheduler, now: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from property_helpers import CLUSTERS, POLICIES, SHARED, Variant, build, label, run_watched, steady, variants_of
+from property_helpers import CLUSTERS, POLICIES, SHARED, Variant, build, decisions, label, steady, variants_of
 
 from weft.core.commands import Seat, Unseat
 from weft.core.events import Event
@@ -110,6 +110,6 @@ def test_seats_are_taken_and_left_in_such_a_crowd(variant: Variant) -> None:
 def test_the_same_crowd_is_served_in_the_same_way_again(variant: Variant, data: st.DataObject) -> None:
     cluster = data.draw(CLUSTERS)
     jobs = [job for job in data.draw(crowds()) if job.spec.gang_size <= cluster.largest_gang(job.spec)]
-    _, log = run_watched(jobs, cluster, build(variant), SHARED)
-    _, again = run_watched(jobs, cluster, build(variant), SHARED)
+    _, log = decisions(jobs, cluster, build(variant), SHARED)
+    _, again = decisions(jobs, cluster, build(variant), SHARED)
     assert again == log

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.core.sharing import FILLED
 from weft.sim.interference import Fitted, Profile
-from weft.sim.together import FILLED, Occupant, rates_on
+from weft.sim.together import Occupant, rates_on
 
 NONE, SOME = Fitted(0.0), Fitted(0.2)
 

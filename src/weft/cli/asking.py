@@ -66,6 +66,12 @@ OPTIONS = (
     click.option("--hold", is_flag=True, help="Do not start it before weft release."),
     click.option("--no-share", is_flag=True, help="Let nobody else compute on its devices while it runs."),
     click.option("--no-migrate", is_flag=True, help="Do not move it to other devices only because that would pay."),
+    click.option(
+        "--weight",
+        type=float,
+        metavar="N",
+        help="Where jobs take turns (policy gandiva): its part of the time against that of others.  [default: 1]",
+    ),
     click.option("--types", metavar="A100,V100", multiple=True, help="Device types it may use.  [default: any]"),
 )
 

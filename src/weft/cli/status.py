@@ -72,4 +72,5 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "unseated", f"{job['unseats']} times; weft history {job['id']}"
     refused = [name for name in ("share", "migrate") if job.get(name) is False]
     yield "may not", " or ".join(refused)
+    yield "weight", f"{job['weight']:g}" if job.get("weight", 1.0) != 1.0 else ""
     yield "log", job.get("log") or ""

@@ -73,6 +73,7 @@ class Job(BaseModel):
     interference_ratio: float | None = Field(description="its rate beside these jobs as a part of its rate alone")
     share: bool = Field(description="whether others may compute on its devices beside it")
     migrate: bool = Field(description="whether it may be moved where that pays")
+    weight: float = Field(description="where jobs take turns, its part of the time against that of others")
     retries: int
     time_s: float | None
     split: bool

@@ -21,6 +21,8 @@ from weft.core.view import Decider
 
 SAMPLES = 10_000
 """So many of the last jobs are shown to a policy that learns from those that ended."""
+NAMESAKES = 20
+"""So many of the last jobs of a name tell how fast it is on each device type."""
 
 
 def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
@@ -79,12 +81,22 @@ def known(store: Store, wanted: str) -> Sequence[tuple[str, str]]:
 
 
 def _rates_hz(store: Store, name: str) -> dict[str, float]:
-    """Steps a second of the last job of this name that succeeded, on whatever type it ran."""
-    row = store.one("namesake", name)
-    if row is None or not row["steps"] or not row["run_s"]:
-        return {}
+    """Steps a second of the last job of this name that succeeded, on each type.
+
+    On a type that none of them had to itself, as many as the last of all made: nothing says that it is better there.
+    """
     floor = _floor(store.setting("floor"))
-    return {node.device_type: row["steps"] / row["run_s"] for node in floor.nodes}
+    kinds = {floor.name(device): str(device["type"]) for device in floor.devices}
+    found = dict[str, float]()
+    last_hz: float | None = None
+    for row in store.all("namesakes", name, NAMESAKES):
+        if row["steps"] and row["run_s"]:
+            rate_hz = row["steps"] / row["run_s"]
+            last_hz = last_hz or rate_hz
+            ran_on = {kinds.get(device) for devices in json.loads(row["devices"]) for device in devices}
+            if len(ran_on) == 1:
+                found.setdefault(ran_on.pop() or "", rate_hz)
+    return {node.device_type: found.get(node.device_type, last_hz) for node in floor.nodes} if last_hz else {}
 
 
 def _tell_memory(ledger: Ledger, floor: Floor) -> None:

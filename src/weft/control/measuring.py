@@ -19,29 +19,35 @@ MOST_NEIGHBOURS = 1_000
 
 def measurement_of(message: Mapping[str, Any]) -> Measurement | None:
     """A node's word, if it makes sense; it comes from pages that a job may have written over."""
-    numbers = [message.get(name) for name in ("rate_hz", "utilisation", "persistent_bytes", "ephemeral_bytes")]
+    numbers = [message.get(name) for name in ("rate_hz", "utilisation")]
+    sizes = [message.get(name) for name in ("persistent_bytes", "ephemeral_bytes")]
+    is_weighed = sizes != [None, None]
     neighbours = message.get("neighbours") or []
     is_sane = (
         isinstance(message.get("job"), str)
         and isinstance(message.get("attempt"), int)
         and isinstance(message.get("generation"), int)
-        and all(isinstance(number, int | float) and 0 <= number <= MOST_COUNTED for number in numbers)
+        and all(
+            isinstance(number, int | float) and 0 <= number <= MOST_COUNTED
+            for number in (numbers + sizes if is_weighed else numbers)
+        )
         and isinstance(neighbours, list)
         and len(neighbours) <= MOST_NEIGHBOURS
         and all(isinstance(each, str) for each in neighbours)
     )
     if not is_sane:
         return None
-    rate_hz, utilisation, persistent_bytes, ephemeral_bytes = (number or 0 for number in numbers)
+    rate_hz, utilisation = (float(number or 0) for number in numbers)
+    persistent_bytes, ephemeral_bytes = (int(size or 0) if is_weighed else None for size in sizes)
     return Measurement(
         message["attempt"],
         Measured(
             message["job"],
             message["generation"],
-            float(rate_hz),
-            float(utilisation),
-            int(persistent_bytes),
-            int(ephemeral_bytes),
+            rate_hz,
+            utilisation,
+            persistent_bytes,
+            ephemeral_bytes,
             tuple(sorted(neighbours)),
         ),
     )

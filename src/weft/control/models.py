@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 
 from weft.arrays import parse_array
 from weft.core.errors import InputError
+from weft.job_request import LEAST_WEIGHT, MOST_WEIGHT
 
 MOST_BYTES = 2**60
 LONGEST_S = 10 * 365 * 86_400.0
@@ -77,6 +78,13 @@ class JobRequest(Strict):
     hold: bool = False
     share: bool = Field(True, description="whether others may compute on its devices beside it")
     migrate: bool = Field(True, description="whether it may be moved to other devices where that pays")
+    weight: float = Field(
+        1.0,
+        ge=LEAST_WEIGHT,
+        le=MOST_WEIGHT,
+        allow_inf_nan=False,
+        description="where jobs take turns, its part of the time against that of others",
+    )
     array: str | None = Field(None, max_length=10_000)
     after: list[Reference] = Field(default=[], max_length=10_000)
     types: list[Name] | None = Field(None, min_length=1, max_length=100)

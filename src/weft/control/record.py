@@ -211,5 +211,6 @@ def spec_for(job_id: str, request: Mapping[str, Any], rate_hz: Mapping[str, floa
         memory_bytes=declared_bytes(request),
         may_share=request.get("share", True),
         may_migrate=request.get("migrate", True),
+        weight=request.get("weight", 1.0),
         model=request["name"],
     )

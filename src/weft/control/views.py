@@ -188,5 +188,6 @@ def _described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
         "split": request.get("split", False),
         "share": request.get("share", True),
         "migrate": request.get("migrate", True),
+        "weight": request.get("weight", 1.0),
         "log": str(home.log(job_id, 0)),
     }

@@ -53,8 +53,9 @@ class Measured:
     rate_hz: float
     utilisation: float
     """The part of the time in which it kept its devices busy."""
-    persistent_bytes: int
-    ephemeral_bytes: int
+    persistent_bytes: int | None
+    ephemeral_bytes: int | None
+    """What it has of a device's memory; None where nobody can see that."""
     neighbours: tuple[str, ...] = ()
     """Who computed on its devices meanwhile; empty if it was alone there."""
 

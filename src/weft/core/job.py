@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 
 from weft.core.commands import Allocation, Seating
+from weft.core.errors import IllegalEventError
 from weft.core.events import Measured
 from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
-from weft.core.transitions import PENDING, RUNNING, State
+from weft.core.transitions import PENDING, RUNNING, TRANSITIONS, State
 from weft.core.values import JobSpec
 
 NOTHING: Allocation = ()
@@ -94,6 +95,13 @@ class Job:
         self.is_running = state is RUNNING
         self.is_waiting = state is PENDING
 
+    def after(self, cause: type) -> State:
+        """The state that such an event or command brings it to, if it fits the one it is in."""
+        after = TRANSITIONS.get((self.state, cause))
+        if after is None:
+            raise IllegalEventError(f"{cause.__name__} does not fit {self!r}")
+        return after
+
     @property
     def held_for(self) -> set[Code]:
         """Why it is not to start yet; empty if nobody holds it."""
@@ -110,8 +118,9 @@ class Job:
 
         What is declared is a bound on everything, and none of it is known to go away between steps.
         """
-        if self.measured is not None:
-            return Memory(self.measured.persistent_bytes, self.measured.ephemeral_bytes)
+        seen = self.measured
+        if seen is not None and seen.persistent_bytes is not None and seen.ephemeral_bytes is not None:
+            return Memory(seen.persistent_bytes, seen.ephemeral_bytes)
         declared_bytes = self.spec.memory_bytes
         return None if declared_bytes is None else Memory(declared_bytes // self.gang_size, 0)
 

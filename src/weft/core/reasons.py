@@ -29,6 +29,11 @@ class Code(StrEnum):
     SEAT_TAKEN = "seat-taken"
     NO_SHARING = "no-sharing"
     SEAT_OUTGROWN = "seat-outgrown"
+    NOT_A_PEER = "not-a-peer"
+    NEW_HOLDER = "new-holder"
+    SEATED_OTHERWISE = "seated-otherwise"
+    STARVED = "starved"
+    STARVED_UNSEEN = "starved-unseen"
     PACKED = "packed"
     PACKED_KEPT = "packed-kept"
     PACKED_UNDONE = "packed-undone"
@@ -37,6 +42,12 @@ class Code(StrEnum):
     OPPORTUNISTIC = "opportunistic"
     MIGRATED = "migrated"
     MIGRATION_GAINED = "migration-gained"
+    STAYS = "stays"
+    RESERVED = "reserved"
+    KEPT_FOR = "kept-for"
+    NEEDS_QUOTA = "needs-quota"
+    CONVERTED = "converted"
+    UPGRADED = "upgraded"
 
 
 TEMPLATES = {
@@ -61,6 +72,11 @@ TEMPLATES = {
     Code.NO_SHARING: "the policy lets nobody share devices",
     Code.SEAT_TAKEN: "its seat is needed by {0}, which was granted the device",
     Code.SEAT_OUTGROWN: "{0} was found to need more memory than its device has beside the others",
+    Code.NOT_A_PEER: "{0}, which holds its device, goes before it and is to feel nobody beside it",
+    Code.NEW_HOLDER: "{0} holds its device now, and nothing says that the two are good company",
+    Code.SEATED_OTHERWISE: "another policy seated it, by a rule that this one does not have",
+    Code.STARVED: "beside {0} it made {1:.1%} of what it makes alone",
+    Code.STARVED_UNSEEN: "beside {0} it made next to nothing for {1}",
     Code.PACKED: "packed with {0}, to be measured",
     Code.PACKED_KEPT: "packed with {0}: {1:+.0%}, kept",
     Code.PACKED_UNDONE: "packed with {0}, undone: {1:.2f}×",
@@ -69,6 +85,12 @@ TEMPLATES = {
     Code.OPPORTUNISTIC: "uses what {0} leaves idle",
     Code.MIGRATED: "migrated: {0}",
     Code.MIGRATION_GAINED: "migrated: {0:+.0%} measured",
+    Code.STAYS: "stays a guest where it computes: {0}",
+    Code.RESERVED: "waits for {0} more of {1} devices; {2} are reserved for it",
+    Code.KEPT_FOR: "fits, but the devices are reserved for the gang of {0}",
+    Code.NEEDS_QUOTA: "needs {0} devices within the quota of tenant {1}; of its {2}, {3} are in use{4}",
+    Code.CONVERTED: "converted to opportunistic after {0} of waiting for quota",
+    Code.UPGRADED: "upgraded to guaranteed: quota is free",
 }
 
 
@@ -81,3 +103,8 @@ class Reason:
 
     def __str__(self) -> str:
         return TEMPLATES[self.code].format(*self.details).replace(" 1 devices", " 1 device")
+
+
+def span(seconds: float) -> str:
+    """A length of time, for a reason: in minutes if it comes to whole ones."""
+    return f"{seconds / 60:g} min" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:.0f} s"

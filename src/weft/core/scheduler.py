@@ -10,9 +10,10 @@ from weft.core.commands import Command, Preempt, Seat, Start, Tell, Unseat, Wake
 from weft.core.errors import IllegalEventError, InputError, WeftError
 from weft.core.events import Event, Failed, Finished, Lost, Woken
 from weft.core.job import Job
-from weft.core.ledger import RECORDERS, Change, Ledger
+from weft.core.ledger import Change, Ledger
 from weft.core.plan import Eviction, check
 from weft.core.reasons import Code, Reason
+from weft.core.recording import RECORDERS
 from weft.core.sharing import Sharing, Withdrawal
 from weft.core.transitions import State
 from weft.core.values import Cluster

@@ -45,6 +45,8 @@ class JobSpec:
     """Whether others may compute on its devices beside it."""
     may_migrate: bool = True
     """Whether it may be moved to other devices for a gain; whoever needs its devices moves it all the same."""
+    weight: float = 1.0
+    """Where jobs take turns, its part of the time against that of others."""
 
     def rate_hz(self, device_type: str) -> float:
         """Its steps per second on a type; 1 where nothing is known, so that a step is then a second."""
@@ -62,6 +64,8 @@ def check_spec(spec: JobSpec) -> None:
     for kind, rate_hz in spec.step_rate_hz.items():
         if not 0 < rate_hz < math.inf:
             raise InputError(f"{spec.id} makes {rate_hz} steps a second on {kind}", "a rate is above 0")
+    if not 0 < spec.weight < math.inf:
+        raise InputError(f"{spec.id} has a weight of {spec.weight}", "a weight is above 0; 1 is everybody's")
     if spec.gang_size < 1:
         raise InputError(f"{spec.id} asks for a gang of {spec.gang_size}", "a gang has at least one task")
 

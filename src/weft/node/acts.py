@@ -79,14 +79,7 @@ async def launch(attempt: Attempt, sights: Sights) -> None:
         if task.page_path.exists():  # of an attempt of the same name, before somebody removed the home folder
             await in_thread(fencing.end_tree, task.tree())
             task.forget()
-    attempt.record = replace(
-        record,
-        devices=order.devices,
-        generation=order.generation,
-        master_port=port,
-        seat=order.seat,
-        lane=laning.lane_for(order.seat, record, order.devices, ground.kind),
-    )
+    attempt.record = replace(laning.seated(record, order, order.devices, ground.kind), master_port=port)
     records.write_record(ground.home, attempt.record)
     reach("coordinator-record-written")
     attempt.state, attempt.look_s = State.LAUNCHING, LOOK_S[0]

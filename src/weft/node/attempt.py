@@ -90,12 +90,18 @@ class Attempt:
 
     @property
     def can_move(self) -> bool:
-        """Whether it can go on on other devices. Who is in a lane is in one of its device's."""
-        return self.ground.kind.can_move and not self.record.lane
+        """Whether it can go on on other devices."""
+        return self.ground.kind.can_move
 
     @property
     def wants_to_move(self) -> bool:
         return bool(self.order.devices) and self.order.devices != self.record.devices
+
+    @property
+    def seated(self) -> Record:
+        """As it is once its order is carried out, as far as it can be."""
+        devices = self.order.devices if self.can_move and self.wants_to_move else self.record.devices
+        return laning.seated(self.record, self.order, devices, self.ground.kind)
 
     def is_welcome(self, device: int, *, beside_guest: bool) -> bool:
         """Whether whoever comes to a device need not wait until it has left: it was ordered to run there, and of the

@@ -14,7 +14,7 @@ class Guest:
     persistent_bytes: int = 0
     ephemeral_bytes: int | None = 0
     is_idle: bool = False
-    """It is in the kernel's idle class."""
+    """It is in the kernel's idle class, or weighs next to nothing beside the holder."""
     progress: float | None = None
     """Share of its own full speed, of late; None: nothing new is known."""
 

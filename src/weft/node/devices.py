@@ -191,6 +191,14 @@ def pids_on(nvml: Any, index: int) -> dict[int, int]:
     return {int(each.pid): int(each.usedGpuMemory or 0) for each in found}
 
 
+def busy_part(nvml: Any, index: int, since_us: int) -> float | None:
+    """The part of the time in which a GPU computed, by what the driver keeps of its last seconds; None if nothing."""
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    _, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, since_us)
+    percents = [int(each.sampleValue.uiVal) for each in samples if int(each.timeStamp) >= since_us]
+    return sum(percents) / len(percents) / 100 if percents else None
+
+
 def _text(name: str | bytes) -> str:
     return name.decode() if isinstance(name, bytes) else name
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from weft.node import moving
+from weft.node import laning, moving
 from weft.node.attempt import Attempt
 from weft.node.children import in_thread
 from weft.node.order import State, Wanted
+from weft.node.records import Record
 from weft.node.standing import halt_at
 from weft.node.task import attach
 from weft.node.tended import Sights
@@ -23,8 +23,10 @@ async def go_on_running(attempt: Attempt, sights: Sights) -> None:
     if attempt.is_answered:
         _take_back_pause(attempt)
         return
-    order, before = attempt.order, attempt.record
-    devices = before.devices
+    order, before, after = attempt.order, attempt.record, attempt.seated
+    if laning.number_of(before) != laning.number_of(after):
+        await halt_at(attempt, moving.GATE)  # who changes its lane does so between two steps
+        return
     if attempt.wants_to_move:
         if attempt.can_move and not await moving.move(attempt):
             await halt_at(attempt, moving.GATE)  # somebody there may wait for us to leave in turn
@@ -32,12 +34,11 @@ async def go_on_running(attempt: Attempt, sights: Sights) -> None:
         if not attempt.can_move and moving.should_leave(attempt):
             await halt_at(attempt, *moving.LEAVE)
             return
-        devices = order.devices if attempt.can_move else devices
     if not order.seat.is_throttled:
         attempt.ground.guard.release(attempt)  # before it is noted that nobody has to
-    attempt.note(replace(before, devices=devices, generation=order.generation, seat=order.seat))
+    attempt.note(after)
     attempt.answered = (order.generation, Wanted.RUN)
-    attempt.ground.company.holding.let_go(before.key, but_for=devices)
+    attempt.ground.company.holding.let_go(before.key, but_for=after.devices)
     _take_back_pause(attempt)
     if attempt.pause or attempt.record.devices != before.devices or attempt.wants_to_move:
         attempt.say_resumed()
@@ -57,15 +58,15 @@ async def resume(attempt: Attempt, sights: Sights) -> None:
     if attempt.wants_to_move and not attempt.can_move and moving.should_leave(attempt):
         await halt_at(attempt, *moving.LEAVE)
         return
-    devices = order.devices if attempt.can_move else attempt.record.devices
-    is_there = await moving.move(attempt) if attempt.can_move else attempt.ground.company.take(attempt, devices)
+    after = attempt.seated
+    is_there = await moving.move(attempt) if attempt.can_move else attempt.ground.company.take(attempt, after.devices)
     if not is_there:
         return
     if not order.seat.is_throttled:
         attempt.ground.guard.release(attempt)
-    attempt.note(replace(attempt.record, devices=devices, generation=order.generation, seat=order.seat))
+    attempt.note(after)
     reach("coordinator-resuming")
-    await in_thread(_go_on, attempt.pages, attempt.shepherds)
+    await in_thread(_go_on, attempt.pages, attempt.shepherds, after)
     reach("coordinator-resumed")
     attempt.state, attempt.pause, attempt.held_bytes = State.RUNNING, None, 0
     attempt.answered = (attempt.record.generation, Wanted.RUN)
@@ -73,7 +74,9 @@ async def resume(attempt: Attempt, sights: Sights) -> None:
     attempt.wake()
 
 
-def _go_on(pages: Sequence[Path], shepherds: frozenset[int]) -> None:
+def _go_on(pages: Sequence[Path], shepherds: frozenset[int], record: Record) -> None:
     with attach(*pages) as task:
         task.shepherds = shepherds
+        task.set_lane_order(record.seat.base, record.seat.weight)
+        task.set_lane(laning.number_of(record))
         task.resume()

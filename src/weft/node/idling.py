@@ -4,13 +4,15 @@ Where the kernel groups tasks by session (autogroup) the class counts only withi
 launches has a session of its own; so the group's weight is lowered to the least as well.
 
 Anybody may put his own processes there. To take them back the kernel asks for CAP_SYS_NICE, or for the process to have
-an RLIMIT_NICE of 20 or more, which by default it does not; so `why_not` is to be asked first.
+an RLIMIT_NICE of 20 or more, which by default it does not; so `why_not` is to be asked first. The weight of a session
+anybody may take back; where it counts, `lighten` does nearly as well, at 15 to 1,024.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +23,11 @@ CAP_SYS_NICE = 23
 NICE_AS_BEFORE = 20  # as RLIMIT_NICE counts: 20 - nice, and nice is 0
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 LEAST, USUAL = 19, 0
+ALL_CONTROL_GROUPS = "cgroup:[4026531835]"
+"""The first namespace, as the kernel names it. In any other one, paths of control groups do not say where they are."""
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+AGAIN_S, TRIES = 0.11, 5
+"""Who is not root may change weights ten times a second, all users together."""
 
 
 def why_not(pids: Iterable[int]) -> str:
@@ -37,6 +44,15 @@ def idle(roots: Iterable[int], but_not: Iterable[int] = ()) -> set[int]:
     return _schedule(roots, os.SCHED_IDLE, LEAST, but_not)
 
 
+def lighten(roots: Iterable[int], but_not: Iterable[int] = ()) -> bool:
+    """The least weight for the sessions of their whole family, and no other class. Whether that counts: not where a
+    control group divides the cores, as in containers, nor for who shares his session with those who are spared."""
+    roots = set(roots)
+    own = _sessions_of_their_own(roots, but_not)
+    can_count = bool(own) and own == _sessions(processes.family(roots))
+    return can_count and all(map(_is_in_no_control_group, roots)) and _weigh(own, LEAST)
+
+
 def undo(roots: Iterable[int]) -> set[int]:
     """Take it back: the usual class, the usual weight; which threads this succeeded for."""
     return _schedule(roots, os.SCHED_OTHER, USUAL, ())
@@ -44,14 +60,34 @@ def undo(roots: Iterable[int]) -> set[int]:
 
 def _schedule(roots: Iterable[int], policy: int, weight: int, but_not: Iterable[int]) -> set[int]:
     roots = set(roots)
-    spared = _sessions({os.getpid(), *but_not})
-    sessions = {session for session in _sessions(processes.family(roots)) if session not in spared}
+    sessions = _sessions_of_their_own(roots, but_not)
     done = _for_all_threads(roots, lambda thread: os.sched_setscheduler(thread, policy, os.sched_param(0)))
-    if _is_grouped():
-        for session in sessions:
-            with suppress(OSError):  # its leader may have ended; the class alone is better than nothing
-                Path(f"/proc/{session}/autogroup").write_text(str(weight))
+    _weigh(sessions, weight)
     return done
+
+
+def _sessions_of_their_own(roots: set[int], but_not: Iterable[int]) -> set[int]:
+    spared = _sessions({os.getpid(), *but_not})
+    return {session for session in _sessions(processes.family(roots)) if session not in spared}
+
+
+def _weigh(sessions: Iterable[int], weight: int) -> bool:
+    """Whether all of them weigh as much now. One's leader may have ended; the class alone is better than nothing."""
+    done = [_is_weighed(session, weight) for session in sessions] if _is_grouped() else [False]
+    return all(done)
+
+
+def _is_weighed(session: int, weight: int) -> bool:
+    for _ in range(TRIES):
+        try:
+            Path(f"/proc/{session}/autogroup").write_text(str(weight))
+        except BlockingIOError:
+            time.sleep(AGAIN_S)
+        except OSError:
+            return False
+        else:
+            return True
+    return False
 
 
 def _for_all_threads(roots: Collection[int], act: Callable[[int], None]) -> set[int]:
@@ -84,6 +120,23 @@ def _is_grouped() -> bool:
         return AUTOGROUP.read_text().strip() == "1"
     except OSError:
         return False
+
+
+def _is_in_no_control_group(pid: int) -> bool:
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        return is_free_of_control_groups(lines, str(Path("/proc/self/ns/cgroup").readlink()))
+    except OSError:
+        return False
+
+
+def is_free_of_control_groups(lines: Iterable[str], namespace: str) -> bool:
+    """Of those that divide cores, by what /proc says: on version 2 whoever is below a group with a weight is in one."""
+    paths = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
+    own = next((path for controllers, path in paths.items() if "cpu" in controllers.split(",")), None)
+    top = (paths.get("", "/") if own is None else own).split("/")[1]
+    divides = bool(top) and (own is not None or (CONTROL_GROUPS / top / "cpu.weight").exists())
+    return namespace == ALL_CONTROL_GROUPS and not divides
 
 
 def _has_capability() -> bool:

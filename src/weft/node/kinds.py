@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, Protocol
 
 from weft.core.value import value
-from weft.node import processes
-from weft.node.devices import Device, cuda_devices, pids_on
+from weft.node import processes, usage
+from weft.node.devices import Device, busy_part, cuda_devices, pids_on
 from weft.node.serving import NOT_SERVED, Service
+from weft.node.usage import Used
 
 Environment = Mapping[str, str]
 TABLES_BYTES = 64 << 20
@@ -52,6 +54,9 @@ class Kind(Protocol):
 
     def held_bytes(self, pids: Collection[int], devices: Sequence[Device]) -> int:
         """What these processes hold of the devices' memory."""
+
+    def utilisation(self, devices: Sequence[Device], before: Used, now: Used) -> float:
+        """The part of the time, 0 to 1, in which a job that used so much of the cores kept its devices busy."""
 
     def looked_at(self, devices: Sequence[Device], ours: Callable[[], Collection[int]]) -> list[Device]:
         """The devices as they are now, if `ours` gives the processes that weft has started there."""
@@ -95,6 +100,9 @@ class Cpu:
     def held_bytes(self, pids: Collection[int], devices: Sequence[Device]) -> int:
         return sum(processes.resident_bytes(pid) for pid in pids)
 
+    def utilisation(self, devices: Sequence[Device], before: Used, now: Used) -> float:
+        return usage.utilisation(before, now, len(self.cores(devices)))
+
     def looked_at(self, devices: Sequence[Device], ours: Callable[[], Collection[int]]) -> list[Device]:
         return list(devices)
 
@@ -129,6 +137,17 @@ class Cuda:
             return pids_on(self._nvml, device.index)
         except self._nvml.NVMLError:  # the device is blocked until the driver answers again
             return {}
+
+    def utilisation(self, devices: Sequence[Device], before: Used, now: Used) -> float:
+        """By the driver's own samples: of a device, whoever computed there. 1 where it does not say, so that nobody
+        takes them to be idle."""
+        since_us = int((time.time() - (now.at_s - before.at_s)) * 1e6)
+        try:
+            busy = [busy_part(self._nvml, device.index, since_us) for device in devices]
+        except self._nvml.NVMLError:
+            return 1.0
+        known = [part for part in busy if part is not None]
+        return sum(known) / len(known) if known else 1.0
 
     def looked_at(self, devices: Sequence[Device], ours: Callable[[], Collection[int]]) -> list[Device]:
         return cuda_devices(self._nvml, ours(), devices)

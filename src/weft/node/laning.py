@@ -1,4 +1,4 @@
-"""The lanes of this node's devices: which tasks are launched in them, whose turn comes when, and what is left of them.
+"""The lanes of this node's devices: which tasks are in them, whose turn comes when, and what is left of them.
 
 Only who is alone on one device can be in a lane: a rank of a gang would wait for its turn while the others wait for it.
 """
@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,34 +22,44 @@ from weft.runtime.lanes import Member
 
 if TYPE_CHECKING:
     from weft.node.kinds import Kind
+    from weft.node.order import Order
     from weft.node.records import Record
 
 UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
 A_LANE = re.compile(r"lane-[0-9]+-[0-9]+")
 
 
-def lane_for(seat: Seat, record: Record, devices: Sequence[int], kind: Kind) -> int:
-    """The lane that the order's attempt is launched in; 0 if that is none, or if it cannot be in one."""
-    can_join = kind.has_lanes and record.tasks == 1 and len(devices) == 1
-    return seat.lane if can_join else 0
+def can_join(record: Record, devices: Sequence[int], kind: Kind) -> bool:
+    return kind.has_lanes and record.tasks == 1 and len(devices) == 1
+
+
+def seated(record: Record, order: Order, devices: Sequence[int], kind: Kind) -> Record:
+    """On these devices, in the seat and the lane of its order; in no lane if it cannot be in one."""
+    lane = order.seat.lane if can_join(record, devices, kind) else 0
+    return replace(record, devices=tuple(devices), generation=order.generation, seat=order.seat, lane=lane)
+
+
+def number_of(record: Record) -> int:
+    """Its lane, as the control page says it."""
+    return lanes.number_of(record.devices[0], record.lane) if record.lane else 0
 
 
 def page_of(run: Path, record: Record) -> Path | None:
-    """The page of the lane it was launched in. Who is in a lane does not change devices, so it is of this one."""
-    return run / f"lane-{record.devices[0]}-{record.lane}" if record.lane else None
+    return Path(lanes.path_of(str(run), number_of(record))) if record.lane else None
 
 
-def environment(run: Path, record: Record, devices: Sequence[Device]) -> dict[str, str]:
-    """What its task is told. How much the lane may grow to is what the device has; it grows to what is needed."""
-    path = page_of(run, record)
-    if path is None:
+def environment(run: Path, record: Record, kind: Kind, devices: Sequence[Device]) -> dict[str, str]:
+    """What a task is told that is in a lane, or may come to be in one. How much a lane may grow to is what a device
+    has; it grows to what is needed."""
+    if not can_join(record, record.devices, kind):
         return {}
-    return {"WEFT_LANE": str(path), "WEFT_LANE_CAPACITY": str(sum(device.memory_bytes for device in devices))}
+    return {"WEFT_LANES": str(run), "WEFT_LANE_CAPACITY": str(sum(device.memory_bytes for device in devices))}
 
 
-def words(seat: Seat) -> dict[int, int]:
-    """What stands on its control page about its place among those who wait for a turn."""
-    return {layout.LANE_BASE: seat.base & UNSIGNED, layout.LANE_WEIGHT: seat.weight & UNSIGNED}
+def words(record: Record) -> dict[int, int]:
+    """What stands on its control page about its lane, and its place among those who wait for a turn there."""
+    base, weight = record.seat.base & UNSIGNED, record.seat.weight & UNSIGNED
+    return {layout.LANE: number_of(record), layout.LANE_BASE: base, layout.LANE_WEIGHT: weight}
 
 
 def set_order(path: Path, pids: Collection[int], seat: Seat) -> None:

@@ -53,7 +53,7 @@ def task_environment(
     for name in serving.SAID:
         env.pop(name, None)
     env |= kind.environment(devices, submitted, is_strict=bool(record.launch.get("strict")))
-    env |= laning.environment(page.parent, record, devices)
+    env |= laning.environment(page.parent, record, kind, devices)
     env |= {"WEFT_JOB_ID": record.job, "WEFT_ATTEMPT": str(record.attempt), MARK: mark_of(page.parent, record, rank)}
     if record.launch.get("array_index") is not None:
         env["WEFT_ARRAY_INDEX"] = str(record.launch["array_index"])
@@ -98,7 +98,7 @@ def page_for(path: Path, record: Record, kind: Kind) -> Page:
     try:
         limit_bytes = limits_of(record, kind).device_bytes
         words = {layout.ATTEMPT: record.attempt, layout.LIMIT: limit_bytes}
-        return create(str(path), words | laning.words(record.seat))
+        return create(str(path), words | laning.words(record))
     except FileExistsError:
         pass
     try:

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from weft.core.value import value
 from weft.node.size import LOWEST_DEVICE_LIMIT_BYTES
 
-HEADROOM = 1.05
+HEADROOM, ROOMY = 1.05, 1.2
+"""On top of what must be; and of what is better to have. The library keeps freed blocks for the next step as far as the
+limit allows: a CNN with P + T of 42 MB took 55 ms a step at a limit of 47 MB, 20 of them to fault pages in again, and
+36 ms at 49 MB and above."""
 WINDOW_S = 600.0
 GRAIN_BYTES = 1 << 20
 """Limits are whole megabytes, so that they stay the same while needs differ by a tensor."""
@@ -49,7 +52,8 @@ class Division:
 
 
 def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> Division:
-    """The holder's need first. Then P of the guests, in their order; then T, of who lacks least.
+    """The holder's need first. Then P of the guests, in their order; then room for the holder; then T, of who lacks
+    least.
 
     That is the greedy way: the smaller the lack, the more a byte gains. What nobody needs is the holder's, so a burst
     of its that fits in there costs nothing.
@@ -62,6 +66,7 @@ def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> D
         if least_bytes <= left_bytes:
             limits[guest.job_id] = least_bytes
             left_bytes -= least_bytes
+    left_bytes -= min(left_bytes, _with_headroom(holder_bytes, ROOMY) - _with_headroom(holder_bytes))
     lacking = [(_lack(guest, left_bytes), guest.job_id) for guest in guests if guest.job_id in limits]
     for lack_bytes, job_id in sorted(lacking):
         granted_bytes = min(lack_bytes, left_bytes)
@@ -73,11 +78,11 @@ def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> D
 def _lack(guest: Need, left_bytes: int) -> int:
     if guest.ephemeral_bytes is None:
         return left_bytes
-    wanted_bytes = _with_headroom(guest.persistent_bytes + guest.ephemeral_bytes)
+    wanted_bytes = _with_headroom(guest.persistent_bytes + guest.ephemeral_bytes, ROOMY)
     return wanted_bytes - _with_headroom(guest.persistent_bytes)
 
 
-def _with_headroom(needed_bytes: int) -> int:
+def _with_headroom(needed_bytes: int, headroom: float = HEADROOM) -> int:
     """Never 0, which would mean that there is no limit."""
-    grains = -int(-needed_bytes * HEADROOM // GRAIN_BYTES)
+    grains = -int(-needed_bytes * headroom // GRAIN_BYTES)
     return max(grains * GRAIN_BYTES, LOWEST_DEVICE_LIMIT_BYTES)

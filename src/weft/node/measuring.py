@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import WeftError
 from weft.core.value import value
-from weft.node import usage
+from weft.node import processes, usage
 from weft.node.children import in_thread
 from weft.node.gauge import Gauge, Look, Rate, watch
 from weft.node.holding import Key
@@ -83,7 +83,7 @@ class Measuring:
             for key, attempt in seen.items()
             if (look := _look(attempt, now_s))
         }
-        needs = {key: sum(_memory(seen[key])) for key in self._stretches}
+        needs = {key: sum(_memory(seen[key]) or ()) for key in self._stretches}
         rates = {key: rate for key, each in self._stretches.items() if (rate := each.due(now_s, needs[key]))}
         weighed = [key for key, each in self._stretches.items() if key in rates or each.is_to_be_weighed]
         roots = {key: seen[key].attached().roots for key in weighed}
@@ -120,25 +120,39 @@ def _look(attempt: Attempt, now_s: float) -> Look | None:
 
 
 def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> dict[str, Any]:
-    record, kind = attempt.record, attempt.ground.kind
-    persistent_bytes, ephemeral_bytes = _memory(attempt)
-    cores = len(kind.cores(attempt.ground.some(record.devices)))
+    record, ground = attempt.record, attempt.ground
+    persistent_bytes, ephemeral_bytes = _memory(attempt) or _held(attempt)
     return {
         "type": "measured",
         "job": record.job,
         "attempt": record.attempt,
         "generation": record.generation,
         "rate_hz": rate.rate_hz,
-        "utilisation": usage.utilisation(before or now, now, cores),
+        "utilisation": ground.kind.utilisation(ground.some(record.devices), before or now, now),
         "persistent_bytes": persistent_bytes,
         "ephemeral_bytes": ephemeral_bytes,
         "neighbours": sorted(rate.neighbours),
     }
 
 
-def _memory(attempt: Attempt) -> tuple[int, int]:
-    """P and T on the device with the most."""
+def _memory(attempt: Attempt) -> tuple[int, int] | None:
+    """P and T on the device with the most; None where the library that sees them is not under the job.
+
+    Who could not join the lane that it was seated in shares nothing there.
+    """
     words = [rank.words for rank in attempt.attached().ranks]
+    if not all(rank[layout.NATIVE] for rank in words):
+        return None
     each = max(1, int(attempt.record.launch["devices_per_task"]))
-    most = [max((rank[word] for rank in words), default=0) for word in (layout.PERSISTENT, layout.EPHEMERAL)]
-    return most[0] // each, most[1] // each
+    persistent, ephemeral = (
+        max((rank[word] for rank in words), default=0) // each for word in (layout.PERSISTENT, layout.EPHEMERAL)
+    )
+    is_outside = attempt.record.seat.lane and not all(rank[layout.ABILITIES] & layout.IN_LANE for rank in words)
+    return (persistent + ephemeral, 0) if is_outside else (persistent, ephemeral)
+
+
+def _held(attempt: Attempt) -> tuple[int, int] | tuple[None, None]:
+    """As the system sees it: all that it holds counts as lasting."""
+    ground, indexes = attempt.ground, attempt.record.devices
+    held_bytes = ground.kind.held_bytes(processes.family(attempt.attached().roots), ground.some(indexes))
+    return (held_bytes // len(indexes), 0) if held_bytes else (None, None)

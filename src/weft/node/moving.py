@@ -38,5 +38,4 @@ def should_leave(attempt: Attempt) -> bool:
 def stay(attempt: Attempt, because: str) -> None:
     """It goes on where it is, which its next report says."""
     devices = ", ".join(map(str, attempt.record.devices))
-    whose = f"is in a lane of device {devices}" if attempt.record.lane else f"was launched on {devices}"
-    attempt.stays = (attempt.order.generation, f"it {whose}, and stays there: {because}")
+    attempt.stays = (attempt.order.generation, f"it was launched on {devices}, and stays there: {because}")

@@ -33,7 +33,7 @@ OF_A_TASK = re.compile(r"([0-9_]+)\.([0-9]+)\.[0-9]+\.(?:sock|page(?:\.[0-9]+)?)
 @value
 class Record:
     """An attempt as it was ordered. `generation`, `devices` and `seat` are of the last order that was carried out;
-    `lane` is the one it was launched in."""
+    `lane` is the one it is in then, if it can be in one."""
 
     job: str
     attempt: int

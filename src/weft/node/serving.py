@@ -12,7 +12,7 @@ from weft.home import Home
 from weft.node.mounts import is_in_memory
 from weft.runtime import native
 
-SAID = ("WEFT_TIER", "WEFT_STRICT", "WEFT_LANE", "WEFT_LANE_CAPACITY")
+SAID = ("WEFT_TIER", "WEFT_STRICT", "WEFT_LANE", "WEFT_LANES", "WEFT_LANE_CAPACITY")
 """What the library is told; left over from a task around us, it would be another's."""
 
 log = logging.getLogger(__name__)

@@ -189,6 +189,10 @@ class Task:
             raise InputError(f"{limit!r} is no limit of memory", 'bytes, or a size as "1.5G"; 0 means none')
         self._write(layout.LIMIT, limit_bytes)
 
+    def set_lane(self, number: int) -> None:
+        """The lane it is in from its next boundary on, as lanes.number_of says it."""
+        self._write(layout.LANE, number)
+
     def set_lane_order(self, base: int, weight: int) -> None:
         """Where it stands in the line for turns when it joins its lane."""
         self._write(layout.LANE_BASE, base & UNSIGNED)

@@ -107,16 +107,18 @@ class Seated:
             self._is_gated = True
 
     def idle(self, but_not: Iterable[int]) -> None:
-        """Again when there are processes that none of those in the idle class has begotten."""
+        """Again when there are processes that none of those in the idle class has begotten. Where that could not be
+        undone, their weight is lowered instead, if it counts."""
         roots = frozenset(self.task.roots)
         if roots <= self._seen:
             return
         self._seen |= roots
         why = idling.why_not(roots)
-        if why:
+        if not why:
+            idling.idle(roots, but_not)
+        elif not idling.lighten(roots, but_not):
             log.warning("job %s is held back by its duty alone: %s", self.job_id, why)
             return
-        idling.idle(roots, but_not)
         self._is_idle = True
 
     def free(self) -> None:
@@ -176,14 +178,17 @@ class Throttle:
     def _sample(self, guests: tuple[Guest, ...], now_s: float) -> Sample:
         lasted_s = now_s - self._looked_s if self._looked_s is not None else 0.0
         self._looked_s = now_s
-        waited_s = self._waited_s() if self._on_cores else None
+        waited_s = self._waited_s(is_alone=all(guest.is_quiet for guest in guests)) if self._on_cores else None
         return Sample(self._steps.new_durations_s(), waited_s, lasted_s, self._needed_bytes(), guests)
 
-    def _waited_s(self) -> float | None:
-        """Not for longer than guests computed: for the rest it was others who kept it waiting."""
+    def _waited_s(self, *, is_alone: bool) -> float | None:
+        """Beside guests not for longer than they computed: for the rest it was others who kept it waiting. How much
+        that is at other times shows while it is alone."""
         mine = self._line.spent(self._holder.roots)
         theirs = [seated.line.spent(seated.task.roots) for seated in self._seated.values()]
-        return min(mine.waited_s, sum(spent.computed_s for spent in theirs if spent)) if mine else None
+        if mine is None or is_alone:
+            return mine.waited_s if mine else None
+        return min(mine.waited_s, sum(spent.computed_s for spent in theirs if spent))
 
     def _needed_bytes(self) -> int:
         """P and T count what was asked for, wherever it went; so a burst that spilled shows in full."""

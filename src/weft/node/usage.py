@@ -38,9 +38,6 @@ def _cpu_s(pid: int) -> float:
 
 
 def utilisation(before: Used, now: Used, cores: int) -> float:
-    """The part of these cores' time that was used, 0 to 1. Of other devices than cores nothing is known: 1, so that
-    nobody takes them to be idle."""
+    """The part of these cores' time that was used, 0 to 1."""
     lasted_s = (now.at_s - before.at_s) * cores
-    if not cores:
-        return 1.0
     return min(1.0, max(0.0, (now.cpu_s - before.cpu_s) / lasted_s)) if lasted_s > 0 else 0.0

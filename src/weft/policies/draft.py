@@ -12,6 +12,8 @@ from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.home import home_of, make_way_home
+from weft.policies.parting import Staying
+from weft.policies.reserving import Reservations
 from weft.policies.room import Room, make_way
 from weft.policies.stages import Place
 
@@ -27,7 +29,15 @@ class Standing:
 class Draft:
     """Jobs are considered in order. A running job that was not considered yet may be evicted by one that is."""
 
-    def __init__(self, view: View, place: Place, eviction_line: Sequence[Job], returns_home: bool = False) -> None:
+    def __init__(
+        self,
+        view: View,
+        place: Place,
+        eviction_line: Sequence[Job],
+        returns_home: bool = False,
+        reservations: Reservations | None = None,
+        staying: Staying | None = None,
+    ) -> None:
         self.view = view
         self.room = Room(view)
         self.devices_of = dict.fromkeys(view.tenants, 0)
@@ -38,6 +48,8 @@ class Draft:
         self._jobs_in_line = view.jobs_waiting + len(self.running)
         self._place = place
         self._returns_home = returns_home
+        self._reservations = reservations
+        self._staying = staying or Staying()
         self._evictable = {
             job.id: Standing(job, placement_of(job)) for job in eviction_line if not is_protected(job, view.now)
         }
@@ -61,6 +73,8 @@ class Draft:
         if job.id in self.running:
             self._keep(job)
         elif not (self._return_home(job) or self._start_on_free(job, kinds) or self._start_evicting(job, kinds)):
+            if self._reservations is not None:
+                self._reservations.reserve(job, kinds, self.room, self._behind, self._ahead)
             return False
         self.devices_of[job.tenant] += job.gang_size
         return True
@@ -84,20 +98,20 @@ class Draft:
         return True
 
     def _start_on_free(self, job: Job, kinds: Sequence[str]) -> bool:
-        home = home_of(job, self.room, kinds) if self._returns_home else None
+        home, place = self._home_of(job, kinds), self._place_for(job)
         if home is not None and self.room.holds(home):
-            self._grant(job, home, Reason(Code.FITS, (job.gang_size, self.room.total[self.room.kind_of(home)])))
+            self._give_free(job, home, self.room.total[self.room.kind_of(home)])
             return True
         for kind in kinds:
             if self.room.total.get(kind, 0) >= job.gang_size:
-                placement = self._place.choose(job.spec, self.room.groups[kind], self.room.free)
+                placement = place.choose(job.spec, self.room.groups[kind], self.room.free)
                 if placement is not None:
-                    self._grant(job, placement, Reason(Code.FITS, (job.gang_size, self.room.total[kind])))
+                    self._give_free(job, placement, self.room.total[kind])
                     return True
         return False
 
     def _start_evicting(self, job: Job, kinds: Sequence[str]) -> bool:
-        home = home_of(job, self.room, kinds) if self._returns_home else None
+        home, place = self._home_of(job, kinds), self._place_for(job)
         if home is not None:
             kind = self.room.kind_of(home)
             leaving = make_way_home(home, self.room, self._behind(kind))
@@ -108,16 +122,47 @@ class Draft:
             free = self.room.total.get(kind, 0)
             if self._evictable_total.get(kind, 0) == 0 or free + self._evictable_total[kind] < job.gang_size:
                 continue
-            way = make_way(self._place, job.spec, self.room.groups[kind], self.room.free, self._behind(kind))
+            way = make_way(place, job.spec, self.room.groups[kind], self.room.free, self._behind(kind))
             if way is not None:
                 self._take_from(job, *way)
                 return True
         return False
 
+    def _home_of(self, job: Job, kinds: Sequence[str]) -> Placement | None:
+        home = home_of(job, self.room, kinds) if self._returns_home else None
+        return None if home is None or self._is_kept(job, home) else home
+
+    def _is_kept(self, job: Job, placement: Placement) -> bool:
+        """Whether those devices are reserved for somebody else."""
+        return self._reservations is not None and not self._reservations.allows(job, placement)
+
+    def _place_for(self, job: Job) -> Place:
+        return self._place if self._reservations is None else self._reservations.place_for(job)
+
+    def _ahead(self, kind: str) -> list[Standing]:
+        """Who runs as far as this plan goes, and could not be evicted any more."""
+        here = [
+            Standing(job, placement_of(job))
+            for job in self.view.running.values()
+            if job.id in self.running and job.id not in self._evictable and job.id not in self.started
+        ]
+        here += [Standing(self.view.jobs[grant.job_id], grant.placement) for grant in self._grants]
+        return [one for one in here if self.room.kind_of(one.placement) == kind]
+
     def _behind(self, kind: str) -> list[Standing]:
         return [one for one in self._evictable.values() if self.room.kind_of(one.placement) == kind]
 
+    def _give_free(self, job: Job, placement: Placement, free: int) -> None:
+        """Unless it is a guest that goes on where it sits: then it is seen to, and the next in line may have them."""
+        if job.seating is None or not self._staying.keeps(job):
+            self._grant(job, placement, Reason(Code.FITS, (job.gang_size, free)))
+
     def _take_from(self, job: Job, placement: Placement, leaving: Sequence[Standing]) -> None:
+        if job.seating is not None and self._staying.keeps(job):
+            home = self._staying.at_home(job, self.room, self._evictable.values())
+            if home is None or self._is_kept(job, home[0]):
+                return  # it goes on as a guest
+            placement, leaving = home
         for standing in leaving:
             self._evict(standing, job)
         self._grant(job, placement, Reason(Code.FITS_AFTER_PREEMPTING, (job.gang_size, len(leaving))))
@@ -133,6 +178,8 @@ class Draft:
         self.running.add(job.id)
         self.started[job.id] = self.room.kind_of(placement)
         self._grants.append(Grant(job.id, placement, reason))
+        if self._reservations is not None:
+            self._reservations.taken(job, placement)
 
 
 def placement_of(job: Job) -> Placement:

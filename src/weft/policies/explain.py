@@ -6,11 +6,14 @@ from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.draft import is_protected, placement_of
+from weft.policies.reserving import Reservations
 from weft.policies.room import Room
 from weft.policies.stages import Match, Order, Place
 
 
-def explain(view: View, job: Job, order: Order, match: Match, place: Place) -> Reason:
+def explain(
+    view: View, job: Job, order: Order, match: Match, place: Place, reservations: Reservations | None = None
+) -> Reason:
     room = Room(view)
     kinds = match.types(job.spec, tuple(room.groups))
     sizes = {kind: sum(view.nodes[node].device_count for node in room.groups[kind]) for kind in kinds}
@@ -21,11 +24,15 @@ def explain(view: View, job: Job, order: Order, match: Match, place: Place) -> R
     why_not = order.why_not(view, job)
     if why_not is not None:
         return why_not
+    if reservations is not None and job.id in reservations.kept:
+        return reservations.kept[job.id].reason
     refusal = place.refusal(job.spec, room.groups[able[0]], room.free)
     free = room.total[able[0]]
     taken = _reach_behind(view, job, order, room, able[0]) if order.preempts else 0
-    if any(place.choose(job.spec, room.groups[kind], room.free) is not None for kind in able):
-        return Reason(Code.NEXT_DECISION)
+    fitting = [kind for kind in able if place.choose(job.spec, room.groups[kind], room.free) is not None]
+    if fitting:
+        kept_for = reservations.in_the_way_of(job, fitting, room) if reservations is not None else None
+        return Reason(Code.NEXT_DECISION) if kept_for is None else Reason(Code.KEPT_FOR, (kept_for.id,))
     if taken and refusal.code is Code.NEEDS_DEVICES:
         return Reason(Code.OUTRANKED, (job.gang_size, free, taken))
     return refusal

@@ -7,6 +7,8 @@ behind it) only become fewer. So
 - once a job of some shape finds no place, no later job of that shape does;
 - a job that waited before, with no more devices to choose from now, still waits.
 
+Where devices are kept for a gang, that holds for jobs that stand alike to what is kept, and so does their shape.
+
 It also relies on keys that end with the job's tie, on jobs that block standing before all that do not, on a match
 that depends on nothing but descriptions; `Policy` takes the plain planner where one of these does not hold.
 
@@ -26,6 +28,8 @@ from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.home import home_of, make_way_home
 from weft.policies.line import FRONT, Entry, Line, Shape, earlier
+from weft.policies.parting import Staying
+from weft.policies.reserving import Reservations
 from weft.policies.room import make_way
 from weft.policies.stages import Key, KeyedOrder, Match, Place
 
@@ -41,6 +45,8 @@ class IncrementalPlanner:
         self._match = match
         self._place = place
         self._line: Line | None = None
+        self.reservations = Reservations(order, place)
+        self.staying = Staying()
 
     def decide(self, view: View) -> Plan:
         freed: Key | None
@@ -51,7 +57,10 @@ class IncrementalPlanner:
         else:
             freed, newcomers = self._catch_up(self._line, view)
         if self._line.jobs_waiting and (freed is not None or newcomers):
-            walk = _Walk(self._line, self._order, self._place, view.now)
+            reserved = self.reservations if self._order.may_reserve else None
+            if reserved is not None:
+                reserved.begin(view.version)
+            walk = _Walk(self._line, self._order, self._place, view.now, self.staying, reserved)
             walk.go(freed, newcomers)
             return Plan(walk.grants, walk.evictions() if walk.evicted else (), self._line.wake_at(view.now))
         return Plan((), (), self._line.wake_at(view.now))
@@ -84,9 +93,10 @@ class IncrementalPlanner:
         order = self._order
         if order.drifts:
             return FRONT  # anybody may have passed anybody
-        if order.may_block and newcomers:
-            return FRONT  # a newcomer may stand behind one that blocks
-        if freed is not None and (order.may_block or not order.preempts):
+        looks_ahead = order.may_block or order.may_reserve
+        if looks_ahead and newcomers:
+            return FRONT  # a newcomer may stand behind one that blocks, or for whom devices are kept
+        if freed is not None and (looks_ahead or not order.preempts):
             return FRONT  # what became free is free for everybody
         return freed
 
@@ -103,16 +113,28 @@ class _Walk:
         "_order",
         "_place",
         "_reach",
+        "_reserved",
+        "_staying",
         "evicted",
         "grants",
     )
 
-    def __init__(self, line: Line, order: KeyedOrder, place: Place, now: float) -> None:
+    def __init__(
+        self,
+        line: Line,
+        order: KeyedOrder,
+        place: Place,
+        now: float,
+        staying: Staying,
+        reserved: Reservations | None = None,
+    ) -> None:
         self.grants: list[Grant] = []
         self._line = line
         self._order = order
         self._place = place
         self._now = now
+        self._staying = staying
+        self._reserved = reserved
         self._candidates: list[tuple[Key, Entry]] = []
         self.evicted: dict[str, tuple[Entry, Reason]] = {}
         self._reach = math.inf
@@ -143,6 +165,8 @@ class _Walk:
                     self._look_at_next(entry.shape, key)
             else:
                 hopeless.add(entry.shape)
+                if self._reserved is not None:
+                    self._reserve(entry, self._reserved)
                 if order.may_block and order.blocks(entry.job, self._now):
                     return
 
@@ -182,16 +206,16 @@ class _Walk:
 
     def _start_on_free(self, entry: Entry) -> bool:
         room, gang_size = self._line.room, entry.job.gang_size
-        home = home_of(entry.job, room, entry.kinds) if self._order.returns_home else None
+        home, place = self._home_of(entry), self._place_for(entry)
         if home is not None and room.holds(home):
-            self._grant(entry, home, Reason(FITS, (gang_size, room.total[room.kind_of(home)])))
+            self._give_free(entry, home, room.total[room.kind_of(home)])
             return True
         for kind in entry.kinds:
             free = room.total[kind]
             if free >= gang_size:
-                placement = self._place.choose(entry.job.spec, room.groups[kind], room.free)
+                placement = place.choose(entry.job.spec, room.groups[kind], room.free)
                 if placement is not None:
-                    self._grant(entry, placement, Reason(FITS, (gang_size, free)))
+                    self._give_free(entry, placement, free)
                     return True
         return False
 
@@ -202,12 +226,12 @@ class _Walk:
             self._is_sorted = True
         if self._order.returns_home and self._start_at_home(entry):
             return True
-        most = 0
+        most, place = 0, self._place_for(entry)
         for kind in entry.kinds:
             runners, free = line.runners[kind], room.total[kind]
             at = runners.after(entry.key)
             if runners.covers_from(at, gang_size - free):
-                way = make_way(self._place, entry.job.spec, room.groups[kind], room.free, runners.items[at:])
+                way = make_way(place, entry.job.spec, room.groups[kind], room.free, runners.items[at:])
                 if way is not None:
                     self._take_from(entry, kind, *way)
                     return True
@@ -217,7 +241,7 @@ class _Walk:
         return False
 
     def _start_at_home(self, entry: Entry) -> bool:
-        home = home_of(entry.job, self._line.room, entry.kinds)
+        home = self._home_of(entry)
         if home is None:
             return False
         kind = self._line.room.kind_of(home)
@@ -228,7 +252,47 @@ class _Walk:
         self._take_from(entry, kind, home, leaving)
         return True
 
+    def _home_of(self, entry: Entry) -> Placement | None:
+        home = home_of(entry.job, self._line.room, entry.kinds) if self._order.returns_home else None
+        return None if home is None or self._is_kept(entry, home) else home
+
+    def _is_kept(self, entry: Entry, placement: Placement) -> bool:
+        """Whether those devices are reserved for somebody else."""
+        return self._reserved is not None and not self._reserved.allows(entry.job, placement)
+
+    def _place_for(self, entry: Entry) -> Place:
+        return self._place if self._reserved is None else self._reserved.place_for(entry.job)
+
+    def _reserve(self, entry: Entry, reserved: Reservations) -> None:
+        line, key = self._line, entry.key
+        if not self._is_sorted:
+            line.sort_drifting(self._now)
+            self._is_sorted = True
+
+        def behind(kind: str) -> list[Entry]:
+            runners = line.runners[kind]
+            return runners.items[runners.after(key) :]
+
+        def ahead(kind: str) -> list[Entry]:
+            left = {one.job.id for one in behind(kind)}
+            running = (one for one in line.entries.values() if one.is_running and one.kind == kind)
+            return [one for one in running if one.job.id not in left]
+
+        reserved.reserve(entry.job, entry.kinds, line.room, behind, ahead)
+
+    def _give_free(self, entry: Entry, placement: Placement, free: int) -> None:
+        """Unless it is a guest that goes on where it sits: then it is seen to, and the next in line may have them."""
+        if entry.job.seating is None or not self._staying.keeps(entry.job):
+            self._grant(entry, placement, Reason(FITS, (entry.job.gang_size, free)))
+
     def _take_from(self, entry: Entry, kind: str, placement: Placement, leaving: list[Entry]) -> None:
+        if entry.job.seating is not None and self._staying.keeps(entry.job):
+            kind = self._line.room.kind_of(entry.job.seating.allocation)
+            runners = self._line.runners[kind]
+            home = self._staying.at_home(entry.job, self._line.room, runners.items[runners.after(entry.key) :])
+            if home is None or self._is_kept(entry, home[0]):
+                return  # it goes on as a guest
+            placement, leaving = home
         for one in leaving:
             self._line.evict(one, self._now)
             self.evicted[one.job.id] = (one, Reason(PREEMPTED_FOR, (entry.job.id,)))
@@ -242,3 +306,5 @@ class _Walk:
     def _grant(self, entry: Entry, placement: Placement, reason: Reason) -> None:
         self.grants.append(Grant(entry.job.id, placement, reason))
         self._line.start(entry, placement, self._now)
+        if self._reserved is not None:
+            self._reserved.taken(entry.job, placement)

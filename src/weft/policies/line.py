@@ -103,7 +103,7 @@ class Line:
         entry.change_at = math.inf  # what heaps still know of it is stale
         if not entry.is_running:
             self.unwait(entry)
-            return entry.key if self._order.may_block else None
+            return entry.key if self._order.may_block or self._order.may_reserve else None
         entry.is_running = False
         self.unrank(entry)
         self.room.give(entry.placement)
@@ -118,13 +118,7 @@ class Line:
         self.run(entry, now)
 
     def _enter(self, job: Job, now: float) -> Entry:
-        spec = job.spec
-        shape = (spec.gang_size, spec.device_types, self._place.shape(spec))
-        kinds = None if spec.step_rate_hz else self._kinds_of.get(shape)
-        if kinds is None:
-            kinds = self._match.types(spec, tuple(self.room.groups))
-            if not spec.step_rate_hz:
-                self._kinds_of[shape] = kinds
+        shape, kinds = self._described(job)
         key = self._order.key(job, now)
         if not key or key[-1] is not job.tie:
             raise InputError(
@@ -133,6 +127,21 @@ class Line:
             )
         entry = self.entries[job.id] = Entry(job, key, kinds, shape)
         return entry
+
+    def _described(self, job: Job) -> tuple[Shape, tuple[str, ...]]:
+        """Of jobs of one shape, if one finds no place then no later one does; and the types it may start on now."""
+        spec, order = job.spec, self._order
+        shape: Shape = (spec.gang_size, spec.device_types, self._place.shape(spec))
+        kinds = None if spec.step_rate_hz else self._kinds_of.get(shape)
+        if kinds is None:
+            kinds = self._match.types(spec, tuple(self.room.groups))
+            if not spec.step_rate_hz:
+                self._kinds_of[shape] = kinds
+        if not order.may_reserve:
+            return shape, kinds
+        if order.is_barred(job):
+            return (*shape, "barred"), ()
+        return (*shape, order.reserves(job), order.heeds_reservations(job)), kinds
 
     # ---- waiting and running
 
@@ -265,9 +274,11 @@ class Line:
             if self.entries.get(entry.job.id) is entry:
                 self.unwait(entry)
                 entry.key = self._order.key(entry.job, now)
+                if self._order.may_reserve:
+                    entry.shape, entry.kinds = self._described(entry.job)
                 self.wait(entry)
                 newcomers.append(entry)
-                return before if self._order.may_block else None
+                return before if self._order.may_block or self._order.may_reserve else None
         elif entry.is_ranked:
             self.unrank(entry)
             entry.key = self._order.key(entry.job, now)

@@ -1,14 +1,16 @@
-"""Moving running jobs where that pays: to a faster type, together again, or out of a waiting gang's way.
+"""Moving jobs where that pays: away from others, to a faster type, together again, out of a waiting gang's way.
 
-A move costs the job `cost_s` of its time. It pays when what is gained, for as long as the job is expected to run on,
-is more. How long jobs will take nobody knows; the best guess is that one runs as long again as it has run.
+A move costs the job some of its time: as much as moves were measured to take, and at first as much as is assumed. It
+pays when what is gained, for as long as the job is expected to run on, is more. How long jobs will take nobody knows;
+the best guess is that one runs as long again as it has run. What a move gained is measured and told. What was measured
+is forgotten when the daemon is started anew: moves whose gain was not told by then never tell it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.core.errors import InputError
 from weft.core.job import Job
@@ -19,6 +21,8 @@ from weft.core.sharing import Note, devices_of
 from weft.core.view import View
 from weft.policies.draft import is_protected, placement_of
 from weft.policies.group import NodeGroup
+from weft.policies.move_cost import MoveCost
+from weft.policies.parting import company_of, leaves_seat
 from weft.policies.place.consolidated import best_fit, whole_nodes_and_best_fit
 from weft.policies.room import Room
 from weft.policies.stages import Match, Place
@@ -38,15 +42,36 @@ class Move:
 class Migration:
     """Looks while nothing else is to be done, and not more often than every `look_every_s`."""
 
-    cost_s: float = 30.0
+    assumed_s: float = 30.0
     look_every_s: float = 60.0
     _next_look_s: float = field(default=-math.inf, init=False, repr=False)
     _before: dict[str, tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
     """Of those that were moved for speed: their lease and their rate before."""
 
     def __post_init__(self) -> None:
-        if not self.cost_s >= 0:
-            raise InputError(f"migration_s {self.cost_s:g} is not 0 or more", "the default is 30")
+        if not self.assumed_s >= 0:
+            raise InputError(f"migration_s {self.assumed_s:g} is not 0 or more", "the default is 30")
+        self._cost = MoveCost(self.assumed_s)
+
+    @property
+    def cost_s(self) -> float:
+        """What a move costs, as far as is known by now."""
+        return self._cost.seconds
+
+    def learn(self, view: View) -> None:
+        """Take in what has been measured since. Called once for each decision, before everything else."""
+        self._cost.learn(view)
+
+    def told(self, view: View, plan: Plan) -> Plan:
+        """The plan, with guests that get devices elsewhere told as what they are: moved away from others."""
+        parted = [grant for grant in plan.grants if leaves_seat(view, grant, plan.evictions)] if view.seated else []
+        if not parted:
+            return plan
+        for grant in parted:
+            self._remember(view.jobs[grant.job_id])
+        reasons = {grant.job_id: _parted(view, view.jobs[grant.job_id]) for grant in parted}
+        grants = [replace(one, reason=reasons.get(one.job_id, one.reason)) for one in plan.grants]
+        return replace(plan, grants=grants)
 
     def added(self, view: View, plan: Plan, match: Match, place: Place) -> Plan:
         """The plan with what is worth moving; the plan itself if nothing is."""
@@ -57,8 +82,7 @@ class Migration:
         if not moves:
             return plan
         for move in moves:
-            if move.job.measured:
-                self._before[move.job.id] = (move.job.generation, move.job.measured.rate_hz)
+            self._remember(move.job)
         grants = [Grant(move.job.id, move.placement, move.reason) for move in moves]
         return Plan(grants, [Eviction(move.job.id, move.reason) for move in moves], plan.wake_at)
 
@@ -75,6 +99,11 @@ class Migration:
                     Note(job.id, Reason(Code.MIGRATION_GAINED, (round(job.measured.rate_hz / rate_hz - 1, 3),)))
                 )
         return notes
+
+    def _remember(self, job: Job) -> None:
+        """How fast it is where it leaves, if that was measured there."""
+        if job.measured and job.measured.generation == job.generation:
+            self._before[job.id] = (job.generation, job.measured.rate_hz)
 
     def _moves(self, view: View, room: Room, match: Match, place: Place) -> Iterator[Move]:
         has_moved, has_types = False, len(room.groups) > 1
@@ -153,6 +182,12 @@ class Migration:
                 reason = Reason(Code.MIGRATED, (f"makes room for the gang of {gang.id}",))
                 moves.append(Move(job, ((to, job.gang_size),), reason))
         return moves if lacking <= 0 and len(moves) <= MOST_MOVED else []
+
+
+def _parted(view: View, guest: Job) -> Reason:
+    beside = [one for one in (guest.measured.neighbours if guest.measured else ()) if one in view.jobs]
+    away = f", away from {', '.join(beside)}" if beside else ""
+    return Reason(Code.MIGRATED, (f"to a vacated device{away}: it had {company_of(view, guest).speed:.2f}× of one",))
 
 
 def _waits_for_block(job: Job) -> bool:

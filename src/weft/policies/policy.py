@@ -18,12 +18,22 @@ from weft.policies.incremental import IncrementalPlanner
 from weft.policies.match.fastest import Fastest
 from weft.policies.migration import Migration
 from weft.policies.order.bounded import Bounded
+from weft.policies.parting import Staying
 from weft.policies.place.compact import Compact
+from weft.policies.reserving import Reservations
 from weft.policies.scratch import ScratchPlanner
 from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place, Share
 
 
 class Planner(Protocol):
+    @property
+    def reservations(self) -> Reservations | None:
+        """What is kept for gangs, since the last decision."""
+
+    @property
+    def staying(self) -> Staying:
+        """Which guests go on where they sit."""
+
     def decide(self, view: View) -> Plan: ...
 
     def forget(self) -> None:
@@ -78,12 +88,13 @@ class Policy:
         assert self.share is not None
         sharing = self.share.seat(view)
         gains = self.migration.gains(view) if self.migration else ()
-        return replace(sharing, notes=[*sharing.notes, *gains]) if gains else sharing
+        told = self.order.notes() if isinstance(self.order, KeyedOrder) else ()
+        return replace(sharing, notes=[*sharing.notes, *gains, *told]) if gains or told else sharing
 
     def _decide_to_share(self, view: View) -> Plan:
         """As the planner decides, with moves that pay; who is granted devices is put into a lane for guests to join."""
         assert self.share is not None
-        planned = plan = self.planner.decide(view)
+        planned = plan = self._planned(view)
         if self.migration is not None:
             plan = self.migration.added(view, planned, self.match, self.place)
         if plan is not planned:
@@ -96,6 +107,18 @@ class Policy:
             for grant, each in zip(plan.grants, turns, strict=True)
         ]
         return replace(plan, grants=grants)
+
+    def _planned(self, view: View) -> Plan:
+        """As the planner decides, but for guests that are better off where they sit: those are looked at each time."""
+        staying, migration = self.planner.staying, self.migration
+        if migration is not None:
+            migration.learn(view)
+        staying.begin(view, migration.cost_s if migration else None)
+        plan = self.planner.decide(view)
+        if staying.is_anybody:
+            self.planner.forget()
+            plan = replace(plan, wake_at=min(plan.wake_at, staying.wake_at))
+        return migration.told(view, plan) if migration else plan
 
     def _can_be_kept(self, order: KeyedOrder) -> bool:
         """Whether what the incremental planner relies on holds for these stages."""
@@ -115,7 +138,10 @@ class Policy:
         self.order.recall(services)
 
     def explain(self, view: View, job: Job) -> Reason:
+        stays = self.planner.staying.why(view, job)
+        if stays is not None:
+            return stays
         overdue = self._bypass.blocker(view, job) if self._bypass else None
         if overdue is not None:
             return Reason(Code.BEHIND_HEAD, (overdue.id, overdue.gang_size))
-        return explain(view, job, self.order, self.match, self.place)
+        return explain(view, job, self.order, self.match, self.place, self.planner.reservations)

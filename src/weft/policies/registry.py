@@ -113,9 +113,11 @@ def gandiva(
     return Policy(order, share=Packing(margin, back_off_s), migration=Migration(migration_s))
 
 
-def antman(busy: float = 0.8, guests: int = 1) -> Policy:
+def antman(busy: float = 0.8, guests: int = 1, convert_after_s: float = 600.0) -> Policy:
     """AntMan: guaranteed jobs within their tenants' quotas, first come, first served; others use what is left idle."""
-    return Policy(Classed(Arrival(strict=False)), place=Consolidated(), share=Filling(busy, guests))
+    order = Classed(Arrival(strict=False), convert_after_s)
+    share = Guests(order, None, Filling(busy, guests), has_lanes=False)
+    return Policy(order, place=Consolidated(), share=share)
 
 
 def salus(in_lane: str = "fair", lanes: int = 8, members: int = 62) -> Policy:
@@ -130,9 +132,10 @@ def weft(
     margin: float = 0.05,
     migration_s: float = 30.0,
     bypass_limit_s: float | None = 2_419_200.0,
+    convert_after_s: float = 0.0,
 ) -> Policy:
     """The default: quotas, then 2D-Gittins over what has finished, jobs back where they were, idle time filled."""
-    order = Classed(GittinsRank(thresholds))
+    order = Classed(GittinsRank(thresholds), convert_after_s)
     share = Guests(order, Packing(margin), Filling(busy))
     return Policy(
         order,
@@ -161,10 +164,15 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "quantum_steps": "Steps after which a job has had its quantum, if that comes before quantum_s.",
         "margin": "By how much two jobs together must do more than in turns for a packing to be kept: 0.05 is 5 %.",
         "back_off_s": "Seconds until a pair of jobs that did not pay is packed again; twice as long each time.",
-        "migration_s": "Seconds that a move to other devices costs a job: only what gains more is moved.",
-        "busy": "A device whose holder keeps it busy for a larger part of the time than this has nothing to give away.",
+        "migration_s": "Seconds that a move is taken to cost a job, until some were measured: only what gains more is "
+        "moved.",
+        "busy": "A device that its holder keeps busy for more of the time than this has nothing to give away.",
+        "convert_after_s": "Seconds that a job without a class of its own waits for its tenant's quota; then it is "
+        "like an opportunistic one.",
         "guests": "How many jobs at most may use what one holder leaves idle.",
-        "in_lane": "How the members of a lane take turns: fair, pack, fifo or srtf.",
+        "in_lane": "How the members of a lane take turns, a step each: fair (who has had the least time), pack (steps "
+        "in the order they come), fifo (the first job that came) or srtf (the least remaining time). In all of them a "
+        "job opens a lane of its own while memory allows. To the simulator, which knows no steps, pack is fair.",
         "lanes": "How many lanes at most a device has; those in one take turns.",
         "members": "How many jobs at most share one device.",
         "assume_s": "Seconds that a job is taken to need if it declares no work.",

@@ -10,7 +10,9 @@ from weft.core.plan import Plan
 from weft.core.view import View
 from weft.policies.bypass import Bypass
 from weft.policies.draft import Draft, protection_ends_at
-from weft.policies.stages import Admit, Match, Order, Place
+from weft.policies.parting import Staying
+from weft.policies.reserving import Reservations
+from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place
 
 
 class ScratchPlanner:
@@ -22,6 +24,8 @@ class ScratchPlanner:
         self._match = match
         self._place = place
         self._bypass = bypass
+        self.reservations = Reservations(order, place) if isinstance(order, KeyedOrder) else None
+        self.staying = Staying()
 
     def decide(self, view: View) -> Plan:
         order = self._order
@@ -29,7 +33,11 @@ class ScratchPlanner:
         if not view.jobs_waiting or not (order.preempts or any(view.free_counts)):
             return Plan(wake_at=self._wake_at(view, view.running, (), view.jobs_waiting))  # nothing can move
         returns_home = getattr(order, "returns_home", False)
-        draft = Draft(view, self._place, order.eviction_line(view) if order.preempts else (), returns_home)
+        reserved = self.reservations if getattr(order, "may_reserve", False) else None
+        if reserved is not None:
+            reserved.begin(view.version)
+        behind = order.eviction_line(view) if order.preempts else ()
+        draft = Draft(view, self._place, behind, returns_home, reserved, self.staying)
         if self._serve_overdue(view, draft):
             for admitted in self._admit.rounds(view):
                 self._fill(view, draft, admitted)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Sharing
+from weft.core.sharing import Note, Sharing
 from weft.core.value import value
 from weft.core.values import JobSpec
 from weft.core.view import View
@@ -92,6 +92,8 @@ class KeyedOrder:
     """Whether a job rather goes on where it ran last, where it may still be in memory, than anywhere else."""
     is_moved_by_eviction = True
     """Whether losing its devices may change a job's key at that instant; say no if you can, it saves work."""
+    may_reserve = False
+    """Whether `is_barred` or `reserves` may be true as things are: it may change whenever `learn` says true."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -119,10 +121,33 @@ class KeyedOrder:
     def blocks(self, job: Job, now: float) -> bool:
         return False
 
+    def is_barred(self, job: Job) -> bool:
+        """Whether a waiting job may not start, whatever is free. It stands in the line all the same."""
+        return False
+
+    def why_barred(self, job: Job) -> Reason | None:
+        """The same in words; None if it is not."""
+        return None
+
+    def reserves(self, job: Job) -> bool:
+        """Whether devices are kept for this gang, as they become free, while there are not enough of them."""
+        return False
+
+    def heeds_reservations(self, job: Job) -> bool:
+        """Whether devices kept for a gang before it are not for this job: it would not give them back when asked."""
+        return False
+
+    def notes(self) -> Sequence[Note]:
+        """What is to be told of jobs since `learn` was last called, though it changes nothing for others."""
+        return ()
+
     def goes_before(self, job: Job, other: Job, now: float) -> bool:
         return self.key(job, now) < self.key(other, now)
 
     def why_not(self, view: View, job: Job) -> Reason | None:
+        barred = self.why_barred(job)
+        if barred is not None:
+            return barred
         key, now = self.key(job, view.now), view.now
         waiting = [other for other in view.jobs.values() if _in_line(other, False) and self.blocks(other, now)]
         head = min(waiting, key=lambda other: self.key(other, now), default=job)
@@ -141,9 +166,11 @@ class KeyedOrder:
                 self.touch(job, view.now)
 
     def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> list[Job]:
-        """The line from scratch: look at every job, sort by key."""
+        """The line from scratch: look at every job that may start, sort by key."""
         now = view.now
         jobs = [job for job in view.jobs.values() if _in_line(job, self.preempts)]
+        if self.may_reserve:
+            jobs = [job for job in jobs if job.is_running or not self.is_barred(job)]
         return sorted(jobs, key=lambda job: self.key(job, now))
 
     def rank(self, view: View, job: Job) -> Key:

@@ -14,7 +14,7 @@ from .metrics import Metrics
 from .native import Native, NativeError
 from .page import Page, PageError
 from .pausing import NO_PARTS, Pausing, RefusedError, leave_now
-from .telling import tell
+from .telling import tell, tell_once
 
 WEIGH_EVERY_NS = 1_000_000_000
 
@@ -42,6 +42,7 @@ class Agent:
         self._words: Any = None
         self._unclaimed: Optional[Native] = None  # it serves this process, but knows no page yet
         self._native: Optional[Native] = None
+        self._lane = 0  # the page's word when we joined it
         self._lock = RLock()  # the page is claimed by one thread, and turns are released and taken by one at a time
         self._pausing: Optional[Pausing] = None
         self._metrics: Optional[Metrics] = None
@@ -85,6 +86,8 @@ class Agent:
             self._pause(now)
         words[layout.STEP] = self.step
         if native is not None:
+            if words[layout.LANE] != self._lane:
+                self._change_lane(native)
             native.go()
             self._began_ns = monotonic_ns()
 
@@ -166,13 +169,27 @@ class Agent:
         assert self._page is not None
         assert self._pausing is not None
         try:
-            is_in_lane = served.claim(native, self._page)
+            native.claim(self._page)
         except NativeError as error:
             tell("the native library does not take this process: %s" % error)
             return
         self._native = self._pausing.native = native
         self._show_ability(layout.CAN_SWAP, native.can_swap)
-        self._show_ability(layout.IN_LANE, is_in_lane)
+        self._join_lane(native)
+
+    def _join_lane(self, native: Native) -> None:
+        assert self._page is not None
+        self._lane = self._words[layout.LANE]
+        self._show_ability(layout.IN_LANE, served.join_lane(native, self._page))
+
+    def _change_lane(self, native: Native) -> None:
+        """Between two steps. Where there is no room to take along what is alive, it is tried again after the next."""
+        try:
+            native.leave_lane()
+        except NativeError as error:
+            tell_once("the lane cannot be left: %s" % error)
+            return
+        self._join_lane(native)
 
     def _leave_library(self) -> None:
         """No lane and no duty any more. What was allocated stays where it is."""

@@ -38,11 +38,21 @@ class Member:
     WEIGHT = 4  # with its sign
     USED = 5  # nanoseconds of its turns
     TURNS = 6
-    NEEDS = 7  # bytes of the lane that its recent steps used
+    NEEDS = 7  # bytes of the lane that its recent steps used; none while it pauses
     WAITS_SINCE = 8  # monotonic nanoseconds, 0 = it does not wait
     BELL = 9
     PERSISTENT = 10  # bytes
     AWAY = 11  # it waits, but others may pass it
+
+
+def number_of(device: int, lane: int) -> int:
+    """A lane of a device as the word LANE of a control page says it; 0 for none."""
+    return (device + 1) << 32 | lane if lane else 0
+
+
+def path_of(folder: str, number: int) -> str:
+    """Where its page is, among those of the jobs on this machine."""
+    return "%s/lane-%d-%d" % (folder, (number >> 32) - 1, number & 0xFFFF_FFFF)
 
 
 class LaneError(Exception):

@@ -25,7 +25,7 @@ REQUEST = 8  # generation << 8 | wanted depth; the job waits on its lower half
 RUN_TO = 9  # a job gates only once it has completed this step
 DUTY = 10  # per cent
 LIMIT = 11  # device memory in bytes, 0 = none
-LANE = 12
+LANE = 12  # device + 1 << 32 | which of its lanes, 0 = none, or the one that the environment names
 LANE_BASE = 13  # with its sign; the next turn is of the waiting member with the smallest base + weight * used / 1000
 LANE_WEIGHT = 14  # with its sign
 STOPPED = 15  # the generation whose pause stopped the process group, 0 = it is not stopped

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from .page import Page
 from .telling import tell_once
 
-VERSION = 1
+VERSION = 2
 FILE = "libweft.so"
 WHY_BYTES = 400
 OTHER_VERSION = "the native library %s is of version %d, and this weft knows %d: %s"
@@ -44,6 +44,7 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "drop_caches": (c_int, ()),
     "swap_out": (c_int, (c_char_p, c_size_t)),
     "swap_in": (c_int, (c_char_p, c_size_t)),
+    "leave_lane": (c_int, ()),
     "leave": (None, ()),
     "look": (None, (POINTER(NativeState),)),
 }
@@ -112,6 +113,9 @@ class Native:
 
     def join(self, path: str, capacity_bytes: int, base: int, weight: int) -> None:
         self._call("join", os.fsencode(path), capacity_bytes, base, weight)
+
+    def leave_lane(self) -> None:
+        self._check(self._functions["leave_lane"]())
 
     def drop_caches(self) -> None:
         self._check(self._functions["drop_caches"]())

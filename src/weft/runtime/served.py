@@ -3,7 +3,7 @@
 import os
 from typing import Any, Optional
 
-from . import layout
+from . import lanes, layout
 from .claiming import process_group
 from .native import Native, NativeError, preloaded
 from .page import Page, PageError, open_page
@@ -48,32 +48,32 @@ def _begin(words: Any) -> Optional[Native]:
 
 def _asked(words: Any) -> str:
     """What only the library can give, of what this task is to have."""
-    asked = {"its limit": words[layout.LIMIT], "its duty": words[layout.DUTY] < 100, "its lane": _lane()}
+    asked = {"its limit": words[layout.LIMIT], "its duty": words[layout.DUTY] < 100, "its lane": _lane(words)}
     return ", ".join(what for what, is_asked in asked.items() if is_asked)
 
 
-def claim(native: Native, page: Page) -> bool:
-    """This thread steps, and this page is the process's own; whether it is in a lane now."""
-    native.claim(page)
-    if not _lane():
+def join_lane(native: Native, page: Page) -> bool:
+    """The one that its page says; whether it is in a lane now."""
+    path = _lane(page.words)
+    if not path:
+        return False
+    group = process_group()
+    if group is not None and group.get_world_size() > 1:
+        tell(NO_LANE % IN_A_GANG)
         return False
     try:
-        _join(native, page)
+        capacity_bytes = int(os.environ.get("WEFT_LANE_CAPACITY") or 0)
+        native.join(path, capacity_bytes, _signed(page, layout.LANE_BASE), _signed(page, layout.LANE_WEIGHT))
     except (NativeError, ValueError) as error:
         tell(NO_LANE % error)
         return False
     return True
 
 
-def _join(native: Native, page: Page) -> None:
-    group = process_group()
-    if group is not None and group.get_world_size() > 1:
-        raise NativeError(IN_A_GANG)
-    capacity_bytes = int(os.environ.get("WEFT_LANE_CAPACITY") or 0)
-    native.join(_lane(), capacity_bytes, _signed(page, layout.LANE_BASE), _signed(page, layout.LANE_WEIGHT))
-
-
-def _lane() -> str:
+def _lane(words: Any) -> str:
+    """The lane's page: one for good, or one of those in a folder, as whoever launched this task has chosen."""
+    if words[layout.LANE]:
+        return lanes.path_of(os.environ.get("WEFT_LANES", ""), words[layout.LANE])
     return os.environ.get("WEFT_LANE", "")
 
 

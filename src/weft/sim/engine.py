@@ -124,7 +124,10 @@ class Simulation:
         self._carry_out(self.scheduler.handle(events, now), now)
         if self._disturbed:
             disturbed, self._disturbed = self._disturbed, {}
-            for living in disturbed.values():
+            computing = [living for living in disturbed.values() if living.generation]
+            for living in computing:
+                living.settle(now)  # all of them first: whose turn it is may depend on what each has had
+            for living in computing:
                 self._pace_anew(living, now)
         ledger = self.scheduler.ledger
         self._times_s.append(now)
@@ -253,16 +256,16 @@ class Simulation:
         """It computes here from now on, once it has got going."""
         living = self._living[job_id]
         delay_s = self._delay_s(living, allocation)
-        if living.generation:
-            self._leave(living, now)  # a guest that got devices of its own
+        is_guest = living.generation > 0
+        if is_guest:
+            self._leave(living, now)  # it has got devices of its own
         if not living.last_generation:
             living.first_start_s = now
         rate_hz, slowdown = self._ground.pace(living.spec, allocation)
         living.generation = living.last_generation = generation
         living.usual_pace = rate_hz / slowdown
         living.allocation = allocation
-        living.devices = tuple(devices_of(allocation))
-        living.as_occupant = rule
+        living.join(rule, tuple(devices_of(allocation)), has_computed=is_guest)
         living.is_guest = False
         living.started_s = now
         living.paces_from_s = now + delay_s
@@ -316,9 +319,6 @@ class Simulation:
 
     def _pace_anew(self, living: Living, now: float) -> None:
         """Its pace from now on, among those that are there now."""
-        if not living.generation:
-            return
-        living.settle(now)
         pace = living.usual_pace * min((self._rate_on(device, living) for device in living.devices), default=1.0)
         living.is_as_reckoned = living.is_as_reckoned and pace == living.usual_pace
         living.pace = pace
@@ -333,7 +333,8 @@ class Simulation:
         if len(here) == 1:
             return 1.0
         kind = self.scheduler.ledger.nodes[device[0]].device_type
-        rates = rates_on(kind, [one.as_occupant for one in here], self._world.interference)
+        occupants = [one.as_occupant.after(one.turned_s) for one in here]
+        rates = rates_on(kind, occupants, self._world.interference)
         return rates[here.index(living)]
 
     # ---- what is left

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,12 @@ from weft.sim.cluster import cluster_text
 from weft.sim.result import JobTable, Run, Timeline
 from weft.sim.trace import Trace, TraceJob
 
-AFTER = {"Submitted": (False, True), "Start": (True, False), "Preempt": (False, True), "Ended": (False, False)}
-"""What a decision about a job leaves: whether it holds devices, whether it waits."""
+HOLDS, SITS, WAITS, IS_OVER = "holds devices", "sits as a guest", "waits", "is over"
+AFTER = {"Submitted": WAITS, "Start": HOLDS, "Preempt": WAITS, "Seat": SITS, "Unseat": WAITS, "Ended": IS_OVER}
+"""What a job does from a decision about it on."""
+
+Story = list[tuple[float, str]]
+"""From when on it did what."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,10 @@ def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]],
 
 
 def _arrival_s(job: Mapping[str, Any]) -> float:
-    """When it could have run. What it was held for by its owner or by other jobs is no waiting of the policy's."""
+    """When it could have run. What it was held for by its owner or by other jobs is no waiting of the policy's.
+
+    Of its time as a guest only the part is known that it had of the devices: so much later it seems to have come.
+    """
     return _time_s(job["finished_at"]) - float(job["run_s"]) - float(job["wait_s"])
 
 
@@ -69,12 +77,13 @@ def lived_run(
 ) -> Run:
     """What really happened, in the form that the simulator leaves: for its tables, figures and report.
 
-    `events` are those of each job. How long a job would have run alone is not known of it: what it ran stands in.
+    `events` are those of each job. How long it would have run alone is not known: what it had of its devices stands in.
     """
     ran = sorted((job for job in jobs if job["started_at"]), key=lambda job: str(job["submitted_at"]))
     start_s = _time_s(ran[0]["submitted_at"])
     cluster = _cluster(nodes)
-    run_s = np.array([job["run_s"] for job in ran])
+    stories = [_story(events[job["id"]], start_s) for job in ran]
+    guest_s = np.array([_spent_s(story, SITS) for story in stories])
     table = JobTable(
         ids=[job["id"] for job in ran],
         tenants=[job["tenant"] for job in ran],
@@ -82,11 +91,11 @@ def lived_run(
         arrival_s=np.array([_time_s(job["submitted_at"]) - start_s for job in ran]),
         first_start_s=np.array([_time_s(job["started_at"]) - start_s for job in ran]),
         finish_s=np.array([_time_s(job["finished_at"]) - start_s for job in ran]),
-        alone_s=run_s,
-        run_s=run_s,
+        alone_s=np.array([job["run_s"] for job in ran]),
+        run_s=np.array([_spent_s(story, HOLDS) for story in stories]) + guest_s,
         preemptions=np.array([job["preemptions"] for job in ran], dtype=np.int64),
+        guest_s=guest_s,
     )
-    told = {job["id"]: events[job["id"]] for job in ran}
     return Run(
         policy=policy,
         parameters={"world.name": "this machine"},
@@ -95,25 +104,26 @@ def lived_run(
         device_count=cluster.device_count,
         seed=0,
         jobs=table,
-        timeline=_timeline(ran, told, start_s),
-        events=sum(map(len, told.values())),
+        timeline=_timeline(table.gang_size.tolist(), stories),
+        events=sum(len(events[job["id"]]) for job in ran),
         wall_s=float(table.finish_s.max()),
     )
 
 
-def _timeline(
-    jobs: Sequence[Mapping[str, Any]], told: Mapping[str, Sequence[Mapping[str, Any]]], start_s: float
-) -> Timeline:
-    """From the decisions about each job: it waits, holds devices, waits again, has ended."""
+def _story(events: Iterable[Mapping[str, Any]], start_s: float) -> Story:
+    return [(_time_s(event["at"]) - start_s, AFTER[event["what"]]) for event in events if event["what"] in AFTER]
+
+
+def _spent_s(story: Story, doing: str) -> float:
+    return sum(end_s - at_s for (at_s, what), (end_s, _) in pairwise(story) if what == doing)
+
+
+def _timeline(gang_sizes: Sequence[int], stories: Sequence[Story]) -> Timeline:
     changes = []
-    for job in jobs:
-        holds = waits = False
-        for event in told[job["id"]]:
-            if event["what"] in AFTER:
-                now_holds, now_waits = AFTER[event["what"]]
-                devices = job["gpus"] * (now_holds - holds)
-                changes.append((_time_s(event["at"]) - start_s, devices, now_waits - waits))
-                holds, waits = now_holds, now_waits
+    for gang_size, story in zip(gang_sizes, stories, strict=True):
+        for (_, before), (at_s, now) in pairwise([(0.0, IS_OVER), *story]):
+            devices = gang_size * ((now == HOLDS) - (before == HOLDS))
+            changes.append((at_s, devices, (now == WAITS) - (before == WAITS)))
     changes.sort()
     time_s, held, waiting = (np.array(column) for column in zip(*changes, strict=True))
     last = np.append(time_s[1:] != time_s[:-1], True)  # of one instant, what it comes to

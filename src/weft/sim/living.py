@@ -38,6 +38,7 @@ class Living:
         "started_s",
         "steps",
         "steps_left",
+        "turned_s",
         "usual_pace",
         "version",
     )
@@ -64,6 +65,7 @@ class Living:
         self.allocation: object = ()
         self.devices: tuple[Device, ...] = ()
         self.as_occupant = Occupant(profile)
+        self.turned_s = 0.0  # how much of its turns it has had since it is in its lane
         self.is_as_reckoned = True
         """Whether the scheduler, which knows only the usual rate, reckons its progress right."""
 
@@ -77,6 +79,13 @@ class Living:
             self.first_steps_s = self.paces_from_s + (FIRST_STEPS - done) / self.pace
         self.steps_left -= made
         self.paces_from_s = now
+        self.turned_s += made / self.usual_pace
+
+    def join(self, rule: Occupant, devices: tuple[Device, ...], *, has_computed: bool) -> None:
+        """From now on by this rule, on these devices. A guest that is given those it sits on stays in its lane."""
+        if not has_computed or devices != self.devices or rule.lane != self.as_occupant.lane:
+            self.turned_s = 0.0
+        self.devices, self.as_occupant = devices, rule
 
     def progress(self, now: float) -> Progressed:
         """How far it has come by now."""

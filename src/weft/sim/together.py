@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from weft.core.sharing import FILLED
 from weft.core.value import value
 from weft.sim.interference import Interference, Profile
 
-FILLED = 0.6
-"""How much of the time that the others leave idle those get who are held back: an assumption, on the careful side."""
 DISTURBED = 0.99
-"""The rate of the others beside somebody who is held back: as assumed, too."""
+"""The rate of the others beside somebody who is held back: an assumption, like FILLED."""
 LEAST = 1e-3
 """The rate of one who is held back beside somebody who leaves nothing idle."""
 
@@ -25,6 +24,10 @@ class Occupant:
     is_throttled: bool = False
     base: int = 0
     weight: int = 1
+
+    def after(self, used_s: float) -> Occupant:
+        """Whose turn it is once it has used so much of its lane: as native/turnstile.c has it, in microseconds."""
+        return replace(self, base=self.base + self.weight * int(used_s * 1e6)) if self.weight < 0 else self
 
 
 def rates_on(kind: str, occupants: Sequence[Occupant], interference: Interference) -> list[float]:
@@ -64,7 +67,7 @@ def _side_by_side(kind: str, occupants: Sequence[Occupant], interference: Interf
 
 def _in_turn(one: Occupant, members: Sequence[Occupant]) -> float:
     """What a lane's member has of its lane: an equal part by time used, or by its base what those before it leave."""
-    if one.weight:
+    if one.weight > 0:
         return 1.0 / max(1.0, sum(member.profile.utilisation for member in members))
     before = sum(member.profile.utilisation for member in members if member.base < one.base)
     alike = sum(member.profile.utilisation for member in members if member.base == one.base)

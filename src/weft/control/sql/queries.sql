@@ -98,6 +98,10 @@ SELECT coalesce(max(number), 0) AS number FROM jobs;
 -- name: namesake
 SELECT run_s, steps FROM jobs WHERE state = 'SUCCEEDED' AND name = ? ORDER BY finished_at DESC LIMIT 1;
 
+-- name: namesakes
+SELECT run_s, steps, (SELECT json_group_array(json(devices)) FROM attempts WHERE job = jobs.id) AS devices FROM jobs
+WHERE state = 'SUCCEEDED' AND name = ? ORDER BY finished_at DESC LIMIT ?;
+
 -- name: mean_run
 SELECT avg(run_s) AS run_s FROM (SELECT run_s FROM jobs WHERE state = 'SUCCEEDED' AND finished_at IS NOT NULL
   ORDER BY finished_at DESC LIMIT 100);

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from weft.core.job import Job
 from weft.core.ledger import Change
+from weft.core.reasons import Reason
+from weft.core.sharing import Note
 from weft.core.values import EPSILON_S, JobClass
 from weft.core.view import View
 from weft.policies.bypass import checked_limit_s
@@ -45,27 +47,47 @@ class Bounded(KeyedOrder):
     def blocks(self, job: Job, now: float) -> bool:
         return job.id in self.overdue or self.inner.blocks(job, now)
 
+    def is_barred(self, job: Job) -> bool:
+        return self.inner.is_barred(job)
+
+    def why_barred(self, job: Job) -> Reason | None:
+        return self.inner.why_barred(job)
+
+    def reserves(self, job: Job) -> bool:
+        return self.inner.reserves(job)
+
+    def heeds_reservations(self, job: Job) -> bool:
+        return self.inner.heeds_reservations(job)
+
+    def notes(self) -> Sequence[Note]:
+        return self.inner.notes()
+
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         inner = self.inner.changes_at(job, now, is_running)
-        if is_running or job.id in self.overdue or job.spec.job_class is JobClass.OPPORTUNISTIC:
+        if is_running or job.id in self.overdue or not self._is_owed(job):
             return inner
         waiting_since_s = now if job.is_running else job.since_s
         return min(inner, waiting_since_s + self.limit_s)
 
     def touch(self, job: Job, now: float) -> None:
         self.inner.touch(job, now)
-        is_owed = job.spec.job_class is not JobClass.OPPORTUNISTIC  # who uses what is left is owed nothing
-        if is_owed and job.is_waiting and now + EPSILON_S >= job.since_s + self.limit_s:
+        if job.is_waiting and now + EPSILON_S >= job.since_s + self.limit_s and self._is_owed(job):
             self.overdue.add(job.id)
 
     def learn(self, view: View) -> bool:
         for change, job in view.changes:
             if change is Change.LEFT:
                 self.overdue.discard(job.id)
-        return self.inner.learn(view)
+        moved = self.inner.learn(view)
+        self.may_reserve = self.inner.may_reserve
+        return moved
 
     def recall(self, services: Iterable[float]) -> None:
         self.inner.recall(services)
 
     def look_again_at(self, now: float, jobs_waiting: int) -> float:
         return self.inner.look_again_at(now, jobs_waiting)
+
+    def _is_owed(self, job: Job) -> bool:
+        """Who uses what is left is owed nothing, nor is who may not start by right."""
+        return job.spec.job_class is not JobClass.OPPORTUNISTIC and not self.inner.is_barred(job)

@@ -22,13 +22,17 @@ class GittinsRank(ServiceQueues):
     """Keys move only when a job reaches a threshold or the history has grown: no index drifts between two steps.
 
     Where jobs that have run long are the likelier to run on, as in most traces, this is 2D-LAS with several queues.
-    Where a queue's jobs are likely to end soon, that queue goes before those in which much is still to come. Among
-    those that never ran, the tenant that had had less when they came goes first.
+    Where a queue's jobs are likely to end soon, that queue goes before those in which much is still to come. The first
+    queue goes before all, whatever the history says: people wait for a first step. Among those that never ran, the
+    tenant that had had less when they came goes first.
     """
 
     history: History = field(default_factory=History)
 
-    rule = "who is likeliest to end soon for the device-time it has had; until that is known, who has had the least"
+    rule = (
+        "who is new goes first, then who is likeliest to end soon for the device-time it has had; "
+        "until that is known, who has had the least"
+    )
     returns_home = True
 
     def __post_init__(self) -> None:
@@ -63,7 +67,7 @@ class GittinsRank(ServiceQueues):
             return False
         edges = (0.0, *self.thresholds)
         indexes = [self._index(low, edges) for low in edges]
-        order = sorted(range(len(edges)), key=lambda queue: (-indexes[queue], queue))
+        order = [0, *sorted(range(1, len(edges)), key=lambda queue: (-indexes[queue], queue))]
         before, self._ranks = self._ranks, tuple(order.index(queue) for queue in range(len(edges)))
         return self._ranks != before
 

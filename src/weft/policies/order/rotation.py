@@ -1,35 +1,47 @@
-"""Gandiva's time-slicing: everybody in turn for a quantum, and who has never run goes first."""
+"""Gandiva's time-slicing: time for everybody by weight, in turns of a quantum; who has never run goes first."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.values import EPSILON_S
+from weft.core.view import View
+from weft.policies.order.shares import Accounts
 from weft.policies.stages import Key, KeyedOrder
 
 LEAST_S = 2.0
 """Steps of milliseconds make no quantum shorter than this: switching would cost more than it gives."""
 FIRST_S = 5.0
 """So long, or until it has been measured, nobody who is new takes the devices of one that was new just before."""
-NEW, IN_QUANTUM, IN_TURN, HAD_ITS_TURN, AS_GUEST = range(5)
+SAME = 0.5
+"""Who is apart by less than about this part of a quantum has had the same: milliseconds must not change whose turn it
+is, so that turns come round in one order."""
+NEW, BY_SHARE, AS_GUEST = range(3)
+IN_QUANTUM, IN_TURN, HAD_ITS_TURN = range(3)
 
 
 @dataclass
 class Rotation(KeyedOrder):
-    """Who waits longest goes next. A job keeps its devices for `quantum_s` or `quantum_steps`, whichever is less; then
-    it stands at the end of the line, and keeps them only if nobody wants them.
+    """Who has held its devices for the least time, by its weight, goes next; of equals, who waits longest. A gang's
+    second counts as one, however many devices it holds: all are slowed alike.
 
-    A job that has never run does not wait for the end of a quantum: it takes the devices of whoever began last. A guest
-    computes already, so it is in nobody's turn: it gets devices of its own when nobody else wants them.
+    `quantum_s` or `quantum_steps`, whichever is less, is for how long nobody who has had as much takes the devices of
+    one that has just begun: how often is switched, not how much anybody gets. Who has had less takes them at once. So
+    while a gang's turn has come and too few devices are at the end of a quantum, others go on, and those that begin
+    meanwhile, before their turn, make way as soon as the gang fits with them out of the way.
+
+    A job that has never run waits for nothing of this: it takes the devices of whoever has had most. A guest computes
+    already, so it is in nobody's turn: it gets devices of its own when nobody else wants them.
     """
 
     quantum_s: float
     quantum_steps: float
+    accounts: Accounts = field(init=False, repr=False)
 
-    rule = "everybody in turn for a quantum; who has never run goes first"
+    rule = "who has had the least time for its weight goes next, for a quantum; who has never run goes first"
     preempts = True
     returns_home = True
     heeds_measures = True
@@ -37,27 +49,53 @@ class Rotation(KeyedOrder):
     def __post_init__(self) -> None:
         if not (self.quantum_s > 0 and self.quantum_steps > 0):
             raise InputError("a quantum is not above 0", "the defaults are quantum_s=60, quantum_steps=100")
+        self.accounts = Accounts(self.quantum_s, self._run_before_turn_s)
+
+    def learn(self, view: View) -> bool:
+        return self.accounts.keep(view)
 
     def key(self, job: Job, now: float) -> Key:
         if job.seating:
             return (AS_GUEST, job.since_s, job.tie)
         if not job.is_running:
-            return (NEW, job.tie) if job.generation == 0 else (IN_TURN, job.since_s, job.tie)
-        ends_s = self._quantum_ends_s(job)
-        if now + EPSILON_S >= ends_s:
-            return (HAD_ITS_TURN, -ends_s, job.tie)  # who has stayed on the longest leaves first
-        is_new = job.generation == 1 and job.measured is None and now + EPSILON_S < job.since_s + FIRST_S
-        return (NEW, job.tie) if is_new else (IN_QUANTUM, job.since_s, job.tie)
+            if job.generation == 0:
+                return (NEW, job.tie)
+            return (BY_SHARE, self._had(job, now), IN_TURN, job.since_s, job.tie)
+        if job.generation == 1 and job.measured is None and now + EPSILON_S < job.since_s + FIRST_S:
+            return (NEW, job.tie)
+        if self._quanta_over(job, now) == 0:
+            return (BY_SHARE, self._had(job, now), IN_QUANTUM, job.since_s, job.tie)
+        stays_since_s = job.since_s + self._quantum_of(job)  # who has stayed on the longest leaves first
+        return (BY_SHARE, self._had(job, now), HAD_ITS_TURN, -stays_since_s, job.tie)
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         if not is_running:
             return math.inf
         since_s = job.since_s if job.is_running else now
-        ends = (since_s + self._quantum_of(job), since_s + FIRST_S)
-        return min((end for end in ends if now + EPSILON_S < end), default=math.inf)
+        over = self._quanta_over(job, now) if job.is_running else 0
+        is_new = now + EPSILON_S < since_s + FIRST_S
+        ends_s = since_s + (over + 1) * self._quantum_of(job) if self.accounts.is_open or over == 0 else math.inf
+        return min(ends_s, since_s + FIRST_S) if is_new else ends_s
 
-    def _quantum_ends_s(self, job: Job) -> float:
-        return job.since_s + self._quantum_of(job)
+    def look_again_at(self, now: float, jobs_waiting: int) -> float:
+        """If somebody goes without and that is not counted yet."""
+        is_news = not self.accounts.is_open and self.accounts.goes_without(jobs_waiting)
+        return now + FIRST_S if is_news else math.inf
+
+    def _had(self, job: Job, now: float) -> int:
+        """What it had had when its quantum began, in parts of a quantum, so that whole ones are clear of the limits."""
+        had_s = self.accounts.had_s(job, self._run_before_turn_s(job, now))
+        return math.floor(had_s / (SAME * self.quantum_s) + 0.5)
+
+    def _run_before_turn_s(self, job: Job, now: float) -> float:
+        """How long it had run when its quantum began; one that stays on when it is over is in another one."""
+        if not job.is_running:
+            return job.run_s(now)
+        return job.settled_run_s + self._quanta_over(job, now) * self._quantum_of(job)
+
+    def _quanta_over(self, job: Job, now: float) -> int:
+        """How many quanta have gone by since it got the devices it holds."""
+        return math.floor((now - job.since_s + EPSILON_S) / self._quantum_of(job))
 
     def _quantum_of(self, job: Job) -> float:
         rate_hz = job.measured.rate_hz if job.measured else 0.0

@@ -8,14 +8,11 @@ from weft.core.commands import Seating
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Offer, Sharing
+from weft.core.sharing import FILLED, Offer, Sharing
 from weft.core.view import View
 from weft.policies.share.looking import Looks
 from weft.policies.share.spots import Spot, pair_quietest, spots_with_guests, spots_without_guests, utilisation_of
 from weft.policies.stages import NO_LANE, Turns
-
-FILLED = 0.6
-"""The part of the idle time that a guest is expected to get: what its service is charged by."""
 
 
 @dataclass

@@ -1,18 +1,29 @@
-"""weft's own sharing: peers that leave each other enough room are packed, all others fill what a holder leaves idle."""
+"""Who sits beside whom, by their classes: peers are packed, all others fill what a holder leaves idle."""
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
 from weft.core.job import Job
-from weft.core.sharing import Offer, Sharing
+from weft.core.reasons import Code, Reason
+from weft.core.sharing import Note, Offer, Sharing, Withdrawal, devices_of, fits, seated_lane
 from weft.core.view import View
 from weft.policies.order.classed import Classed
 from weft.policies.share.filling import Filling, is_quiet
+from weft.policies.share.guest_lane import GuestLane, held_back, lane_of
 from weft.policies.share.looking import Looks
-from weft.policies.share.packing import Packing, may_be_packed
-from weft.policies.share.spots import Spot, pair_quietest, spots_without_guests, utilisation_of
+from weft.policies.share.packing import Packing, free_guests, is_beside, probed
+from weft.policies.share.rejudging import Rejudging
+from weft.policies.share.spots import (
+    Spot,
+    pair_quietest,
+    spots_with_guests,
+    spots_without_guests,
+    utilisation_of,
+)
+from weft.policies.share.starving import Starving
 from weft.policies.stages import NO_LANE, Turns
 
 
@@ -21,46 +32,172 @@ class Guests:
     """Two papers disagree here: Gandiva packs peers and measures, AntMan protects one of two. The classes decide.
 
     Peers are packed, as a probe, if together they ask for no more than `together` of a device. Whoever is not a peer of
-    the holder, or asks for more, is held back so far that the holder hardly feels it.
+    the holder, or asks for more, is held back so far that the holder hardly feels it, and further ones take turns with
+    it in a lane. Without `packing` nobody has peers, and without lanes each guest computes by itself: AntMan.
     """
 
     classes: Classed
-    packing: Packing = field(default_factory=Packing)
+    packing: Packing | None = field(default_factory=Packing)
     filling: Filling = field(default_factory=Filling)
     together: float = 0.9
+    has_lanes: bool = True
     looks: Looks = field(default_factory=Looks)
+    starving: Starving = field(default_factory=Starving)
+    _rejudging: Rejudging = field(default_factory=Rejudging, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.together >= 0:
             raise InputError(f"together {self.together:g} is not 0 or more", "0.9 is nine tenths of a device")
+        self.lane = GuestLane(self.together)
 
     def turns_of(self, job: Job, now: float) -> Turns:
         return NO_LANE
 
     def seat(self, view: View) -> Sharing:
-        withdrawals, notes = self.packing.judged(view)
-        offers = self._offers(view) if self.looks.is_due(view) else []
-        return Sharing(offers, withdrawals, notes, self.looks.wake_at(view))
+        again = self._rejudged(view)
+        leaving = {each.job_id: each for each in again.withdrawals}
+        undone, kept = self.packing.judged(view, leaving) if self.packing else ([], [])
+        for each in (*undone, *self.starving.withdrawn(view)):
+            leaving.setdefault(each.job_id, each)
+        offers = [*again.offers]
+        if self.looks.is_due(view, self._has_news(view)):
+            offers += self._offers(view, leaving)
+            offers += self._turns(view, leaving, {offer.job_id for offer in offers})
+        for offer in offers:
+            self.starving.watch(view, offer)
+            if view.jobs[offer.job_id].seating and offer.job_id not in leaving:
+                leaving[offer.job_id] = Withdrawal(offer.job_id, offer.reason)
+        staying = sum(offer.job_id in leaving for offer in offers)
+        wake_at = self.looks.wake_at(view, self._news_at_s, len(leaving) - staying)
+        return Sharing(offers, list(leaving.values()), [*again.notes, *kept], min(wake_at, self.starving.next_look_s))
 
-    def _offers(self, view: View) -> list[Offer]:
-        guests = [job for job in view.jobs.values() if self.filling.may_sit(job)]
-        spots = [spot for spot in spots_without_guests(view) if spot.holder.alone] if guests else []
-        return pair_quietest(spots, guests, lambda spot, guest: self._offer(view, spot, guest))
+    # ---- who sits already, beside somebody who is not what it was
+
+    def _rejudged(self, view: View) -> Sharing:
+        """Nobody who goes before its guest, or of whom it is not known how it bears it, has one that is not held back.
+
+        Whoever cannot stay as it sits is held back from now on if there is time to fill, or else leaves.
+        """
+        is_anew, spots = self._rejudging.look(view, self.classes.charged.keys())
+        if is_anew:
+            self.starving.watch_all(view)
+        withdrawals, offers, notes = list[Withdrawal](), list[Offer](), list[Note]()
+        for spot in spots:
+            restless = [guest for guest in spot.guests if not self._may_stay(view, spot, guest)]
+            offers += self._held_back(view, spot, restless)
+            withdrawals += [Withdrawal(guest.id, self._why_not(spot.holder, guest)) for guest in restless]
+            if spot.holder.since_s == view.now:
+                notes += [note for one in spot.guests if one not in restless for note in self._told(spot, one)]
+        return Sharing(offers, list({each.job_id: each for each in withdrawals}.values()), notes)
+
+    def _may_stay(self, view: View, spot: Spot, guest: Job) -> bool:
+        assert guest.seating is not None
+        lane = guest.seating.lane
+        if guest.seating.is_throttled:
+            return lane == 0 or (self.has_lanes and lane != spot.holder.lane)
+        if lane or self._goes_before(spot.holder, guest) or not is_beside(spot, guest):
+            return False
+        return self._are_good_company(view, spot, guest)
+
+    def _held_back(self, view: View, spot: Spot, restless: Sequence[Job]) -> list[Offer]:
+        """Their new seats, if the device has room for all who sit there then."""
+        is_theirs = all(guest.seating and guest.seating.allocation == spot.allocation for guest in spot.guests)
+        if not restless or not is_theirs or not self._has_idle_time(view, spot.holder):
+            return []
+        if len(spot.guests) == 1:
+            offers = [self.filling.offer(spot, guest) for guest in restless]
+        else:
+            offers = self.lane.moved(spot, restless) if self.has_lanes else []
+        lanes = {guest.id: seated_lane(guest) for guest in spot.guests} | {
+            one.job_id: one.seating.lane for one in offers
+        }
+        together = [(spot.holder, spot.holder.lane), *((guest, lanes[guest.id]) for guest in spot.guests)]
+        return offers if all(fits(view.ledger, device, together) for device in devices_of(spot.allocation)) else []
+
+    def _why_not(self, holder: Job, guest: Job) -> Reason:
+        if guest.seating and guest.seating.is_throttled:
+            return Reason(Code.SEAT_TAKEN, (holder.id,))  # they would be in one lane
+        return Reason(Code.NOT_A_PEER if self._goes_before(holder, guest) else Code.NEW_HOLDER, (holder.id,))
+
+    def _told(self, spot: Spot, guest: Job) -> list[Note]:
+        return [] if guest.seating and guest.seating.is_throttled else probed(spot, guest)
+
+    # ---- new ones
+
+    def _offers(self, view: View, leaving: Container[str]) -> list[Offer]:
+        guests = [job for job in view.jobs.values() if self._may_sit(job)]
+        if not guests:
+            return []
+        spots = spots_without_guests(view)
+        if self.filling.guests > 1:
+            spots += [spot for spot in _settled(view, leaving) if len(spot.guests) < self.filling.guests]
+        able = [spot for spot in spots if spot.holder.alone]
+        return pair_quietest(able, guests, lambda spot, guest: self._offer(view, spot, guest))
+
+    def _may_sit(self, job: Job) -> bool:
+        return self.filling.may_sit(job) and self.classes.may_sit(job)
 
     def _offer(self, view: View, spot: Spot, guest: Job) -> Offer | None:
         if not spot.has_room_for(view, guest):
             return None
-        if self._are_to_be_packed(view, spot, guest):
+        if self.packing and self._are_peers(spot.holder, guest) and self._are_good_company(view, spot, guest):
             return self.packing.offer(spot, guest)
-        return self.filling.offer(spot, guest) if is_quiet(spot.holder, self.filling.busy) else None
+        return self.filling.offer(spot, guest) if self._has_idle_time(view, spot.holder) else None
+
+    def _turns(self, view: View, leaving: Container[str], taken: Container[str]) -> list[Offer]:
+        """Who found no device to itself beside a holder may take turns with those who did before."""
+        if not self.has_lanes or not view.guests:
+            return []
+        quiet = (job for job in view.jobs.values() if self._may_sit(job) and utilisation_of(job)[0] < self.together)
+        guests = [job for job in quiet if job.id not in taken]
+        spots = {
+            spot.allocation: spot
+            for spot in (_settled(view, leaving) if guests else [])
+            if self._has_idle_time(view, spot.holder) and self._is_settled(spot)
+        }
+        joining = pair_quietest(spots.values(), guests, lambda spot, guest: self.lane.offer(view, spot, guest))
+        return joining + [
+            moved
+            for spot in (spots[one.seating.allocation] for one in joining)
+            for moved in self.lane.moved(
+                spot, [guest for guest in held_back(spot) if seated_lane(guest) != lane_of(spot)]
+            )
+        ]
+
+    def _is_settled(self, spot: Spot) -> bool:
+        """Nobody disturbs a probe."""
+        free = free_guests(spot)
+        return not free or (self.packing is not None and self.packing.verdicts.has_kept((spot.holder, *free)))
+
+    # ---- who is whose peer
+
+    def _goes_before(self, holder: Job, guest: Job) -> bool:
+        """Whether a holder has a right to feel nothing of this guest."""
+        return self.classes.is_guaranteed(holder) or self.classes.standing(holder) < self.classes.standing(guest)
 
     def _are_peers(self, holder: Job, guest: Job) -> bool:
         is_anybody_guaranteed = self.classes.is_guaranteed(holder) or self.classes.is_guaranteed(guest)
         return not is_anybody_guaranteed and self.classes.standing(holder) == self.classes.standing(guest)
 
-    def _are_to_be_packed(self, view: View, spot: Spot, guest: Job) -> bool:
-        holder = spot.holder
-        if not may_be_packed(guest) or not self._are_peers(holder, guest):
-            return False
-        wanted = utilisation_of(holder)[0] + utilisation_of(guest)[0]
-        return wanted <= self.together and self.packing.may_try(view, spot, guest)
+    def _are_good_company(self, view: View, spot: Spot, guest: Job) -> bool:
+        wanted = utilisation_of(spot.holder)[0] + utilisation_of(guest)[0]
+        return self.packing is not None and wanted <= self.together and self.packing.may_try(view, spot, guest)
+
+    def _has_idle_time(self, view: View, holder: Job) -> bool:
+        return is_quiet(holder, self.filling.busy) and self.starving.may_sit_beside(holder, view.now)
+
+    # ---- when to look again
+
+    def _has_news(self, view: View) -> bool:
+        is_retry_due = self.packing is not None and self.packing.verdicts.is_retry_due(view)
+        return self.starving.has_news(view) or is_retry_due
+
+    @property
+    def _news_at_s(self) -> float:
+        retry_at_s = self.packing.verdicts.retry_at_s if self.packing else self.starving.next_news_s
+        return min(retry_at_s, self.starving.next_news_s)
+
+
+def _settled(view: View, leaving: Container[str]) -> list[Spot]:
+    """Those with guests, all of whom stay."""
+    return [spot for spot in spots_with_guests(view) if not any(guest.id in leaving for guest in spot.guests)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from weft.core.commands import Seating
@@ -11,23 +12,31 @@ from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Device, Offer, Sharing, holders, seated_lane
+from weft.core.sharing import Device, Offer, Sharing, Withdrawal, holders, seated_lane
 from weft.core.view import View
 from weft.policies.share.lane_choice import choose_lane
+from weft.policies.share.rejudging import Rejudging, seated_otherwise
 from weft.policies.stages import NO_LANE, Turns
 
-MILLI = 1000
+MICRO = 1_000_000
+LONGEST_S = 1e12
+"""Whoever does not say how long it takes comes after all who do; it still fits a signed word in microseconds."""
 MOST_MEMBERS = 62
 
 TURNS: Mapping[str, Callable[[Job, float], Turns]] = MappingProxyType(
     {
         "fair": lambda job, now: Turns(1, 0, 1),
-        "pack": lambda job, now: Turns(1, 0, 1),
+        "pack": lambda job, now: Turns(1, 0, 0),
         "fifo": lambda job, now: Turns(1, job.tie[1], 0),
-        "srtf": lambda job, now: Turns(1, int(MILLI * min(job.remaining_s(now), 1e12)), 0),
+        "srtf": lambda job, now: Turns(1, int(MICRO * min(job.remaining_s(now), LONGEST_S)), -1),
     }
 )
-"""How the members of a lane take turns: the least time used, the first that came, the least remaining time."""
+"""How the members of a lane take turns: who has used the least time; who has waited longest for this turn, so that
+steps run in the order they come; the first that came; who has the least remaining time.
+
+The turn is of the least base + weight × microseconds used since it joined: what remained when it joined, less what it
+has used since, is what remains now, so nobody has to tell a lane how far its members are.
+"""
 
 
 @dataclass
@@ -39,6 +48,7 @@ class Lanes:
     """How many of them at most on one device."""
     members: int = MOST_MEMBERS
     """How many jobs at most on one device."""
+    _rejudging: Rejudging = field(default_factory=Rejudging, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.in_lane not in TURNS:
@@ -51,9 +61,11 @@ class Lanes:
         return TURNS[self.in_lane](job, now) if job.gang_size == 1 and job.spec.may_share else NO_LANE
 
     def seat(self, view: View) -> Sharing:
+        is_anew, _ = self._rejudging.look(view)
+        leaving = seated_otherwise(view, _takes_turns) if is_anew else []
         waiting = [job for job in view.jobs.values() if self._may_sit(job)]
         if not waiting:
-            return Sharing()
+            return Sharing(withdrawals=leaving, wake_at=_soon(view, leaving))
         devices = {device: list(members) for device, members in _occupied(view)}
         offers: list[Offer] = []
         for job in waiting:
@@ -65,7 +77,7 @@ class Lanes:
                     offers.append(self._offer(view, job, device, lane, devices[device]))
                     devices[device].append((job, lane))
                     break
-        return Sharing(offers)
+        return Sharing(offers, leaving, wake_at=_soon(view, leaving))
 
     def _may_sit(self, job: Job) -> bool:
         is_free = job.is_waiting and job.seating is None
@@ -97,6 +109,15 @@ class Lanes:
             speed=1.0 / (len(beside) + 1),
         )
         return Offer(job.id, seating, Reason(code, (lane, named)))
+
+
+def _takes_turns(seating: Seating) -> bool:
+    return seating.lane > 0 and not seating.is_throttled
+
+
+def _soon(view: View, leaving: Sequence[Withdrawal]) -> float:
+    """Who leaves a seat of another kind may have one of this kind when it has."""
+    return view.now + 1.0 if leaving else math.inf
 
 
 def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:

@@ -14,15 +14,21 @@ class Looks:
     _next_s: float = field(default=-math.inf, init=False, repr=False)
     _has_news: bool = field(default=True, init=False, repr=False)
 
-    def is_due(self, view: View) -> bool:
-        """Whether to look now; then the next look is some time away."""
-        self._has_news = self._has_news or bool(view.changes)
+    def is_due(self, view: View, is_there_news: bool = False) -> bool:
+        """Whether to look now; then the next look is some time away. What has changed for jobs is news in any case."""
+        self._has_news = self._has_news or is_there_news or bool(view.changes)
         if not self._has_news or view.jobs_waiting <= len(view.seated) or view.now < self._next_s:
             return False
         self._next_s, self._has_news = view.now + self.every_s, False
         return True
 
-    def wake_at(self, view: View) -> float:
-        """When to look though nothing happens: there was news since the last look, too soon after it."""
-        is_wanted = self._has_news and view.jobs_waiting > len(view.seated)
-        return self._next_s if is_wanted and self._next_s > view.now else math.inf
+    def wake_at(self, view: View, news_at_s: float = math.inf, leaving: int = 0) -> float:
+        """When to look though nothing happens: news came too soon after the last look, or comes by itself later on.
+
+        So many guests are about to leave: from the next look on others may have their seats, and they may have others.
+        """
+        if view.jobs_waiting <= len(view.seated) - leaving:
+            return math.inf
+        if leaving or self._has_news:
+            return self._next_s if self._next_s > view.now else view.now + self.every_s
+        return max(self._next_s, news_at_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,29 +12,15 @@ from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, Offer, Sharing, Withdrawal
 from weft.core.view import View
 from weft.policies.share.looking import Looks
+from weft.policies.share.rejudging import Rejudging, seated_otherwise
 from weft.policies.share.spots import (
     Spot,
     pair_quietest,
     spots_measured,
     spots_without_guests,
 )
+from weft.policies.share.verdicts import Verdicts
 from weft.policies.stages import NO_LANE, Turns
-
-Pair = frozenset[str]
-
-
-@dataclass
-class Verdict:
-    """What became of a pair."""
-
-    gain: float
-    retry_at_s: float
-    tries: int = 1
-
-    @property
-    def is_kept(self) -> bool:
-        """It paid: should something else have parted them, they may be packed again at once."""
-        return self.retry_at_s == math.inf
 
 
 @dataclass
@@ -43,59 +28,73 @@ class Packing:
     """Only jobs that have been measured alone are packed, those that keep a device least busy first.
 
     A probe is kept when the sum of both rates, each relative to its own alone, exceeds 1 by `margin`: then the two
-    together do more than in turns. It is looked at again with every new measure. A pair that was undone is left alone
-    for `back_off_s`, twice as long each time.
+    together do more than in turns. It is looked at again with every new measure, and ends when somebody else comes to
+    hold the device. A pair that was undone is left alone for `back_off_s`, twice as long each time.
     """
 
     margin: float = 0.05
     back_off_s: float = 600.0
     looks: Looks = field(default_factory=Looks)
-    verdicts: dict[Pair, Verdict] = field(default_factory=dict, init=False, repr=False)
+    verdicts: Verdicts = field(init=False, repr=False)
+    _rejudging: Rejudging = field(default_factory=Rejudging, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.margin >= 0 or not self.back_off_s > 0:
             raise InputError("packing takes a margin of 0 or more and a back-off above 0", "e.g. margin=0.05")
+        self.verdicts = Verdicts(self.back_off_s)
 
     def turns_of(self, job: Job, now: float) -> Turns:
         return NO_LANE
 
     def seat(self, view: View) -> Sharing:
-        withdrawals, notes = self.judged(view)
-        offers = self._probes(view) if self.looks.is_due(view) else []
-        return Sharing(offers, withdrawals, notes, self.looks.wake_at(view))
+        leaving, notes = self._rejudged(view)
+        undone, kept = self.judged(view, {each.job_id for each in leaving})
+        leaving += undone
+        offers = self._probes(view) if self.looks.is_due(view, self.verdicts.is_retry_due(view)) else []
+        wake_at = self.looks.wake_at(view, self.verdicts.retry_at_s, len(leaving))
+        return Sharing(offers, leaving, [*notes, *kept], wake_at)
 
     # ---- what became of them
 
-    def judged(self, view: View) -> tuple[list[Withdrawal], list[Note]]:
+    def judged(self, view: View, leaving: Iterable[str] = ()) -> tuple[list[Withdrawal], list[Note]]:
         """Who is to leave, and what is to be said of those who stay, by what has been measured since."""
         withdrawals: list[Withdrawal] = []
         notes: list[Note] = []
+        gone = set(leaving)
         for spot in spots_measured(view) if view.seated else ():
-            self._judge(spot, view.now, withdrawals, notes)
-        self._forget(view)
+            if gone.isdisjoint(guest.id for guest in spot.guests):
+                self._judge(spot, view.now, withdrawals, notes)
+        self.verdicts.forget(view)
         return withdrawals, notes
 
     def _judge(self, spot: Spot, now: float, withdrawals: list[Withdrawal], notes: list[Note]) -> None:
-        packed = [guest for guest in spot.guests if guest.seating and not guest.seating.is_throttled]
-        total = total_of(spot.members) if packed else None
+        packed = free_guests(spot)
+        together = (spot.holder, *packed)
+        total = total_of(together, spot.members) if packed else None
         if total is None:
             return
-        pair = frozenset(job.id for job in spot.members)
-        before = self.verdicts.get(pair)
         if total > 1.0 + self.margin:
-            if before is None or not before.is_kept:
+            if self.verdicts.keep(together):
                 notes += kept(spot, packed[-1], total)
-            self.verdicts[pair] = Verdict(total, math.inf)
         else:
-            tries = before.tries + 1 if before and not before.is_kept else 1
-            self.verdicts[pair] = Verdict(total, now + self.back_off_s * 2.0 ** (tries - 1), tries)
+            self.verdicts.undo(together, now)
             reason = Reason(Code.PACKED_UNDONE, (spot.holder.id, round(total, 3)))
             withdrawals.append(Withdrawal(packed[-1].id, reason))
 
-    def _forget(self, view: View) -> None:
-        if len(self.verdicts) > 4 * len(view.jobs) + 64:
-            live = view.jobs.keys()
-            self.verdicts = {pair: said for pair, said in self.verdicts.items() if pair <= live}
+    # ---- somebody else holds the device
+
+    def _rejudged(self, view: View) -> tuple[list[Withdrawal], list[Note]]:
+        """Whoever sits beside another holder than it was packed with may stay if the two could be packed, too."""
+        is_anew, spots = self._rejudging.look(view)
+        found = seated_otherwise(view, is_packed) if is_anew else []
+        leaving = {one.job_id: one for one in found}
+        notes: list[Note] = []
+        for spot, guest in ((each, guest) for each in spots for guest in each.guests if guest.id not in leaving):
+            if not is_beside(spot, guest) or not self.may_try(view, spot, guest):
+                leaving[guest.id] = Withdrawal(guest.id, Reason(Code.NEW_HOLDER, (spot.holder.id,)))
+            elif spot.holder.since_s == view.now:
+                notes += probed(spot, guest)
+        return list(leaving.values()), notes
 
     # ---- new ones
 
@@ -113,23 +112,24 @@ class Packing:
         here = view.ledger.devices.kind_of(spot.allocation)
         if spot.holder.alone_on != here or job.alone_on != here:
             return False  # how fast it is alone is known of another type only: nothing to compare with
-        said = self.verdicts.get(frozenset((spot.holder.id, job.id)))
-        return said is None or said.is_kept or said.retry_at_s <= view.now
+        return self.verdicts.allow((spot.holder, job), view.now)
 
     def offer(self, spot: Spot, guest: Job) -> Offer:
         return Offer(guest.id, Seating(spot.allocation, speed=0.5), Reason(Code.PACKED, (spot.holder.id,)))
 
 
-def total_of(members: Iterable[Job]) -> float | None:
-    """The sum of the rates together, each relative to its own alone; None until all have been measured together."""
-    jobs = list(members)
+def total_of(packed: Iterable[Job], members: Iterable[Job]) -> float | None:
+    """The sum of the rates of those packed, each relative to its own alone, with all others there who are there now.
+
+    None until each of them has been measured so.
+    """
+    all_here, jobs = {job.id for job in members}, list(packed)
     total = 0.0
     for job in jobs:
-        beside = {other.id for other in jobs if other is not job}
-        if job.alone is None or job.measured is None or set(job.measured.neighbours) != beside:
+        if job.alone is None or job.measured is None or set(job.measured.neighbours) != all_here - {job.id}:
             return None
-        if job.seating and job.measured.generation != job.generation:
-            return None  # that was when it sat here before
+        if job.measured.generation != job.generation:
+            return None  # that was when they were together before
         total += job.measured.rate_hz / job.alone.rate_hz
     return total
 
@@ -140,6 +140,28 @@ def kept(spot: Spot, guest: Job, total: float) -> list[Note]:
         Note(guest.id, Reason(Code.PACKED_KEPT, (spot.holder.id, gain))),
         Note(spot.holder.id, Reason(Code.PACKED_KEPT, (guest.id, gain))),
     ]
+
+
+def probed(spot: Spot, guest: Job) -> list[Note]:
+    """They are together because the holder came, not the guest."""
+    return [
+        Note(guest.id, Reason(Code.PACKED, (spot.holder.id,))),
+        Note(spot.holder.id, Reason(Code.PACKED, (guest.id,))),
+    ]
+
+
+def is_packed(seating: Seating) -> bool:
+    return not seating.is_throttled and not seating.lane
+
+
+def free_guests(spot: Spot) -> list[Job]:
+    """Those that nobody holds back."""
+    return [guest for guest in spot.guests if guest.seating and not guest.seating.is_throttled]
+
+
+def is_beside(spot: Spot, guest: Job) -> bool:
+    """Whether just the two of them are free, on the same devices."""
+    return free_guests(spot) == [guest] and guest.seating is not None and guest.seating.allocation == spot.allocation
 
 
 def may_be_packed(job: Job) -> bool:

@@ -62,16 +62,21 @@ def spots_measured(view: View) -> list[Spot]:
     measured = [job for change, job in view.changes if change is Change.MEASURED and job.is_computing]
     found: dict[str, Spot] = {}
     for job in measured:
-        holder = job if job.is_running else _holder_of_seat(view, job)
+        holder = job if job.is_running else holder_of_seat(view, job)
         if holder is not None and holder.id not in found:
-            devices = devices_of(holder.allocation)
-            guests = {guest.id: guest for device in devices for guest in view.guests.get(device, ())}
+            guests = guests_beside(view, holder)
             if guests:
-                found[holder.id] = Spot(holder, tuple(guests.values()))
+                found[holder.id] = Spot(holder, guests)
     return list(found.values())
 
 
-def _holder_of_seat(view: View, guest: Job) -> Job | None:
+def guests_beside(view: View, holder: Job) -> tuple[Job, ...]:
+    """Those on any of its devices, each once."""
+    devices = devices_of(holder.allocation)
+    return tuple({guest.id: guest for device in devices for guest in view.guests.get(device, ())}.values())
+
+
+def holder_of_seat(view: View, guest: Job) -> Job | None:
     """Who holds exactly the devices on which it sits."""
     where = guest.seating.allocation if guest.seating else ()
     return next((job for job in view.running.values() if job.allocation == where), None)

@@ -1,0 +1,24 @@
+"""Packing without measuring or holding back, for comparison: antman's seats, and nothing that protects the holder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from weft.core.job import Job
+from weft.core.sharing import Offer
+from weft.policies.order.arrival import Arrival
+from weft.policies.order.classed import Classed
+from weft.policies.policy import Policy
+from weft.policies.share.filling import Filling
+from weft.policies.share.spots import Spot
+
+
+@dataclass
+class Beside(Filling):
+    def offer(self, spot: Spot, guest: Job) -> Offer:
+        offer = super().offer(spot, guest)
+        return replace(offer, seating=replace(offer.seating, is_throttled=False))
+
+
+def naive() -> Policy:
+    return Policy(Classed(Arrival(strict=False)), share=Beside())

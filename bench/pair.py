@@ -1,0 +1,122 @@
+"""A guaranteed job and an opportunistic one under one daemon, as users submit them, and how fast each of them steps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import weft
+from live import COMMAND
+from weft.node.task import Task, attach
+from weft.runtime import layout
+
+JOB = str(Path(__file__).with_name("opportunistic_job.py"))
+TENANT = "gold"
+CORE = str(max(os.sched_getaffinity(0)))
+WARM_UP_S = 1.0
+WITHOUT = {
+    "nothing": [],
+    "idle class": ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"],
+    "idle class and weights": ["unshare", "--cgroup", "setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"],
+}
+"""How to start a weft that may not put jobs into the kernel's idle class and out again, as most users; or that cannot
+tell whether the weights of sessions count, either, as in a container. Only root can give up a right that it has."""
+
+
+@contextmanager
+def weft_of_classes(devices: str, without: str = "nothing") -> Iterator[weft.Client]:
+    """A weft on one core, with a quota."""
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
+        Path(folder, "weft.toml").write_text(f"[tenants.{TENANT}]\nquota = 1\n")
+        env = {**os.environ, "WEFT_HOME": folder}
+        bound = ["taskset", "--cpu-list", CORE]
+        up = [*bound, *WITHOUT[without], *COMMAND, "up", "--devices", devices, "--policy", "antman"]
+        subprocess.run(up, env=env, check=True, stderr=subprocess.DEVNULL)
+        try:
+            with weft.Client(folder) as client:
+                yield client
+        finally:
+            subprocess.run([*COMMAND, "down", "--stop-jobs"], env=env, check=True, stderr=subprocess.DEVNULL)
+
+
+def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+    """A benchmark that waits in vain says for what."""
+    until_s = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps a second of both over a while, warm-up left out."""
+
+    rate_hz: float
+    guest_hz: float
+
+
+class Pair:
+    """The opportunistic job comes first and has the device for itself; then the guaranteed one takes it, and the first
+    waits until it may be its guest. `weft hold` makes it stand aside, `weft release` brings it back."""
+
+    def __init__(self, client: weft.Client, holder: list[str], guest: list[str], guest_bytes: int) -> None:
+        self._client = client
+        self.guest_id = client.submit([sys.executable, JOB, *guest], job_class="opportunistic", gpu_mem=guest_bytes)
+        self.guest = self._task(self.guest_id)
+        self.guest_step_s = 1 / self._rates_hz([self.guest], 2.0)[0]
+        self.holder_id = client.submit([sys.executable, JOB, *holder], tenant=TENANT, job_class="guaranteed")
+        client.hold(self.guest_id)
+        self.holder = self._task(self.holder_id)
+        wait_until(self._is_measured, "the guaranteed job is measured alone")
+
+    def _task(self, job_id: str) -> Task:
+        wait_until(lambda: bool(self._client.status(job_id)["steps"]), f"job {job_id} makes steps")
+        return attach(self._client.home.page(job_id, self._client.status(job_id)["attempt"], 0))
+
+    def _is_measured(self) -> bool:
+        said = [event["text"] for event in self._client.events(self.holder_id) if event["what"] == "Measured"]
+        return any(text.endswith("alone") for text in said)
+
+    def alone(self, seconds: float) -> Block:
+        """The guest stands aside, where it was: in memory, at a step boundary."""
+        self._client.hold(self.guest_id)
+        wait_until(lambda: all(rank.is_paused for rank in self.guest.ranks), "the guest stands still")
+        return self._block(seconds)
+
+    def beside(self, policy: str, seconds: float, converge_s: float, then: Callable[[], object] = int) -> Block:
+        """A policy that is chosen anew looks for seats at once. What it does before it lets the guest compute, and
+        some time to converge, are left out; `then` is done when the guest has its seat."""
+        self._client.policy(policy)
+        step = self.guest.step
+        self._client.release(self.guest_id)
+        wait_until(lambda: self.guest.step > step, "the guest computes")
+        assert self._client.status(self.guest_id)["guest"], "it computes, but not as a guest"
+        then()
+        time.sleep(converge_s)
+        return self._block(seconds)
+
+    def _block(self, seconds: float) -> Block:
+        time.sleep(WARM_UP_S)
+        return Block(*self._rates_hz([self.holder, self.guest], seconds))
+
+    def _rates_hz(self, tasks: list[Task], seconds: float) -> list[float]:
+        """From step to step, which is exact; of who makes few of them, by the time that passes."""
+        before, begun_s = [_seen(task) for task in tasks], time.monotonic()
+        time.sleep(seconds)
+        passed_s, after = time.monotonic() - begun_s, [_seen(task) for task in tasks]
+        both = zip(before, after, strict=True)
+        return [(b[0] - a[0]) / (b[1] - a[1] if b[0] - a[0] > 20 else passed_s) for a, b in both]
+
+
+def _seen(task: Task) -> tuple[int, float]:
+    """Its steps, and when the last of them ended."""
+    words = task.firsts[0].words
+    return words[layout.STEP], words[layout.HEARTBEAT] / 1e9

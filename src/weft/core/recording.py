@@ -1,0 +1,183 @@
+"""How each kind of event is written down: the half of the ledger that hears what happened.
+
+An event that does not fit the job's state raises and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from weft.core.commands import Stop
+from weft.core.errors import IllegalEventError
+from weft.core.events import (
+    Cancelled,
+    DevicesBlocked,
+    Failed,
+    Finished,
+    Held,
+    Lost,
+    Measured,
+    NodeJoined,
+    NodeLost,
+    Progressed,
+    Released,
+    Submitted,
+    Woken,
+)
+from weft.core.job import Job
+from weft.core.ledger import LEFT, QUEUED, Change, Ledger
+from weft.core.reasons import Code, Reason
+from weft.core.transitions import State
+from weft.core.values import check_spec
+
+
+def _submitted(ledger: Ledger, event: Submitted, now: float) -> None:
+    spec = event.job
+    if spec.id in ledger.jobs:
+        raise IllegalEventError(f"{spec.id} was submitted before and is still live: {ledger.jobs[spec.id]!r}")
+    check_spec(spec)
+    ledger.submitted += 1
+    job = Job(spec, ledger.submitted, now, ledger.best_rate_hz(spec))
+    ledger.jobs[spec.id] = job
+    ledger.tenants.join(job.tenant)
+    ledger.changes.append((QUEUED, job))
+
+
+def _ended(ledger: Ledger, event: Finished | Failed, now: float) -> None:
+    job = ledger.jobs.get(event.job_id)
+    if job is None or job.generation != event.generation:
+        return  # a late word of a lease that is over
+    if job.generation == 0:
+        raise IllegalEventError(f"{type(event).__name__} names a lease that was never given: {job!r}")
+    ledger.leave(job, event, now)
+
+
+def _cancelled(ledger: Ledger, event: Cancelled, now: float) -> None:
+    job = ledger.jobs.get(event.job_id)
+    if job is None:
+        return  # too late: it is over
+    if job.is_computing:
+        ledger.stops.append(Stop(job.id, job.generation))
+    ledger.leave(job, event, now)
+
+
+def _lost(ledger: Ledger, event: Lost, now: float) -> None:
+    job = ledger.jobs.get(event.job_id)
+    if job is None or job.generation != event.generation:
+        return  # a late word of a lease that is over
+    if job.is_running:
+        ledger.free(job, now)
+        ledger.turn(job, event, now)
+        ledger.changes.append((LEFT, job))
+        ledger.changes.append((QUEUED, job))
+    elif job.seating:
+        ledger.vacate(job, now)
+
+
+def _held(ledger: Ledger, event: Held, now: float) -> None:
+    job = ledger.jobs.get(event.job_id)
+    if job is None:
+        return  # too late: it is over
+    after = job.after(Held)
+    job.holds = (*(hold for hold in job.holds if hold.code != event.reason.code), event.reason)
+    if after is not job.state:
+        if job.seating:
+            ledger.dismiss(job, event.reason, now)
+        ledger.turn(job, event, now)
+        ledger.jobs_held += 1
+        ledger.changes.append((LEFT, job))
+
+
+def _released(ledger: Ledger, event: Released, now: float) -> None:
+    job = ledger.jobs.get(event.job_id)
+    if job is None or job.after(Released) is job.state:
+        return  # too late: it is over; or said twice
+    job.holds = tuple(hold for hold in job.holds if hold.code != event.code)
+    if not job.holds:
+        ledger.turn(job, event, now)
+        ledger.jobs_held -= 1
+        ledger.changes.append((QUEUED, job))
+
+
+def _progressed(ledger: Ledger, event: Progressed, now: float) -> None:
+    job = ledger.jobs.get(event.job_id)
+    if job is not None and job.generation == event.generation:
+        job.settled_steps = event.steps_done - job.speed * (now - job.since_s) * job.rate_hz
+        if job.state is not State.HELD:
+            ledger.changes.append((Change.PROGRESSED, job))
+
+
+def _measured(ledger: Ledger, event: Measured, now: float) -> None:
+    job = ledger.jobs.get(event.job_id)
+    if job is None or job.generation != event.generation:
+        return  # a late word of a lease that is over
+    before, job.measured = job.memory, event
+    if not event.neighbours:
+        where = job.seating.allocation if job.seating else job.allocation or job.last_allocation
+        job.alone, job.alone_on = event, ledger.devices.kind_of(where)
+    if ledger.seats.guests and job.memory != before:
+        ledger.make_way(job, Code.SEAT_OUTGROWN, now)
+    if job.state is not State.HELD:
+        ledger.changes.append((Change.MEASURED, job))
+
+
+def _node_joined(ledger: Ledger, event: NodeJoined, now: float) -> None:
+    ledger.join(event.node)
+
+
+def _node_lost(ledger: Ledger, event: NodeLost, now: float) -> None:
+    at = _present(ledger, event)
+    for job in list(ledger.running.values()):
+        if any(node == at for node, _ in job.allocation):
+            if len(job.allocation) > 1:
+                ledger.stops.append(Stop(job.id, job.generation))  # those of its tasks that still run elsewhere
+            ledger.free(job, now)
+            ledger.turn(job, event, now)
+    for job in ledger.seats.on(at, -1):
+        if len(job.seating.allocation if job.seating else ()) > 1:
+            ledger.stops.append(Stop(job.id, job.generation))
+        ledger.vacate(job, now)
+    ledger.devices.lose(at)
+    ledger.version += 1
+
+
+def _devices_blocked(ledger: Ledger, event: DevicesBlocked, now: float) -> None:
+    at = _present(ledger, event)
+    blocked = ledger.devices.blockable(at, event.mask)
+    if blocked != ledger.blocked_masks[at]:
+        for job in ledger.seats.on(at, blocked):
+            ledger.dismiss(job, Reason(Code.SEAT_BLOCKED), now)
+        ledger.devices.block(at, blocked)
+        ledger.version += 1
+
+
+def _woken(ledger: Ledger, event: Woken, now: float) -> None:
+    """Nothing has changed but the time."""
+
+
+def _present(ledger: Ledger, event: NodeLost | DevicesBlocked) -> int:
+    at = ledger.devices.index_of(event.node_name)
+    if at is not None:
+        return at
+    raise IllegalEventError(f"{type(event).__name__} names {event.node_name}, a node that is not there")
+
+
+RECORDERS: Mapping[type, Callable[[Ledger, Any, float], None]] = MappingProxyType(
+    {
+        Submitted: _submitted,
+        Finished: _ended,
+        Failed: _ended,
+        Lost: _lost,
+        Progressed: _progressed,
+        Measured: _measured,
+        Cancelled: _cancelled,
+        Held: _held,
+        Released: _released,
+        NodeJoined: _node_joined,
+        NodeLost: _node_lost,
+        DevicesBlocked: _devices_blocked,
+        Woken: _woken,
+    }
+)

@@ -1,0 +1,49 @@
+"""Whose seats are to be looked at again, though nobody has measured anything: those whose holder is not what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass, field
+
+from weft.core.commands import Seating
+from weft.core.reasons import Code, Reason
+from weft.core.sharing import Withdrawal
+from weft.core.view import View
+from weft.policies.share.spots import Spot, guests_beside, spots_with_guests
+
+
+@dataclass
+class Rejudging:
+    """Only devices with guests are visited, and all of them only when it is not told what has changed."""
+
+    _version: int = field(default=-1, init=False, repr=False)
+    _charged: frozenset[str] = field(default=frozenset(), init=False, repr=False)
+
+    def look(self, view: View, charged: Set[str] = frozenset()) -> tuple[bool, list[Spot]]:
+        """Whether seats may be of another policy, and where guests sit beside a holder that came this instant.
+
+        These are all spots if they may be, or if somebody has come to be guaranteed, or is not any more.
+        """
+        is_anew, has_charged = view.version != self._version, charged != self._charged
+        self._version = view.version
+        if has_charged:
+            self._charged = frozenset(charged)
+        if not view.guests:
+            return is_anew, []
+        return is_anew, spots_with_guests(view) if is_anew or has_charged else list(spots_granted(view))
+
+
+def spots_granted(view: View) -> Iterator[Spot]:
+    """Those whose devices were granted to their holder this instant, beside guests that sat there before."""
+    for job in reversed(view.ledger.running.values()):
+        if job.since_s < view.now:
+            return  # they stand in the order they were granted devices
+        guests = guests_beside(view, job)
+        if guests:
+            yield Spot(job, guests)
+
+
+def seated_otherwise(view: View, is_ours: Callable[[Seating], bool]) -> list[Withdrawal]:
+    """Guests that sit by a rule that this policy does not have: another one seated them."""
+    reason = Reason(Code.SEATED_OTHERWISE)
+    return [Withdrawal(job.id, reason) for job in view.seated.values() if job.seating and not is_ours(job.seating)]

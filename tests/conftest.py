@@ -1,0 +1,16 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import underweft
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bare_runs_are_shared(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Among the processes that pytest-xdist runs the tests in: the folder above theirs is the session's."""
+    own = tmp_path_factory.getbasetemp()
+    underweft.bare_runs = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own

@@ -1,0 +1,123 @@
+"""Away from interference: a guest is parted from those beside whom it computes, if that pays and it may be moved."""
+
+from __future__ import annotations
+
+import pytest
+from sharing_words import GB, Stage, told
+
+from weft.core.commands import Start
+from weft.core.events import Finished, NodeJoined, NodeLost
+from weft.core.values import Node
+from weft.policies.migration import Migration
+from weft.policies.order.arrival import Arrival
+from weft.policies.order.rotation import Rotation
+from weft.policies.policy import Policy
+from weft.policies.share.filling import Filling
+from weft.policies.share.packing import Packing
+
+VACATED = NodeJoined(Node("n1", 1, "any", 16 * GB))
+
+
+def packing(cost_s: float | None = 30.0) -> Policy:
+    """Turns that are long; with None nobody is moved for a gain."""
+    return Policy(Rotation(1000.0, 1e9), share=Packing(), migration=None if cost_s is None else Migration(cost_s))
+
+
+def packed_pair(policy: Policy | None = None, speed: float = 0.6, **described: object) -> Stage:
+    """b holds the only device; a, which has run 25 s and alone makes 4 steps a second, sits beside it since 120 s.
+
+    Each makes this part of its steps alone; both were measured by 153 s.
+    """
+    stage = Stage(policy or packing(), 1)
+    stage.submit(0.0, "a", **described)
+    stage.measure(20.0, "a", rate_hz=4.0)
+    stage.submit(25.0, "b", **described)
+    stage.measure(120.0, "b", rate_hz=2.0)
+    stage.tell(140.0)
+    stage.measure(152.0, "a", rate_hz=4.0 * speed, neighbours=("b",))
+    stage.measure(153.0, "b", rate_hz=2.0 * speed, neighbours=("a",))
+    assert (stage.running, set(stage.seated)) == ({"b"}, {"a"})
+    return stage
+
+
+def test_a_guest_is_parted_from_its_holder_when_a_device_is_vacated() -> None:
+    stage = packed_pair()
+    assert told(stage.tell(160.0, VACATED)) == [
+        "start a: migrated: to a vacated device, away from b: it had 0.60× of one"
+    ]
+    assert stage.job("a").allocation == ((1, 1),)
+    assert stage.job("b").allocation == ((0, 1),)
+
+
+def test_what_parting_gained_is_measured_and_told() -> None:
+    stage = packed_pair()
+    stage.tell(160.0, VACATED)
+    assert told(stage.measure(200.0, "a", rate_hz=4.0)) == ["tell a: migrated: +67% measured"]
+
+
+def test_a_guest_is_parted_only_when_that_gains_more_than_it_costs() -> None:
+    """Together they lack 0.8 of a device: 80 s are made good in 60 s of the guest's run, at 190 s."""
+    stage = packed_pair(packing(80.0))
+    assert told(stage.tell(160.0, VACATED)) == []
+    reason = stage.scheduler.reason("a", 160.0)
+    assert str(reason) == "stays a guest where it computes: a move costs 80.0 s, more than it would gain by now"
+    stage.tell(300.0)
+    (at_s,) = [now for now, command in stage.log if "to a vacated device" in "".join(told([command]))]
+    assert at_s == pytest.approx(190.0, abs=1.0)
+
+
+def test_two_who_do_not_slow_each_other_are_left_together_and_the_next_in_line_has_the_device() -> None:
+    stage = packed_pair(speed=1.0)
+    stage.tell(160.0, VACATED)
+    stage.tell(2000.0)
+    assert set(stage.seated) == {"a"}
+    stage.submit(2001.0, "c", may_share=False)
+    assert stage.job("c").allocation == ((1, 1),)
+    assert set(stage.seated) == {"a"}
+
+
+@pytest.mark.parametrize("cost_s", [30.0, None])
+def test_a_guest_that_is_not_to_be_moved_stays_where_it_sits(cost_s: float | None) -> None:
+    stage = packed_pair(packing(cost_s), may_migrate=False)
+    stage.tell(160.0, VACATED)
+    stage.tell(900.0)
+    assert set(stage.seated) == {"a"}
+    assert str(stage.scheduler.reason("a", 900.0)) == "stays a guest where it computes: it is not to be moved"
+
+
+def test_it_gets_the_devices_where_it_sits_when_they_become_free() -> None:
+    stage = packed_pair(may_migrate=False)
+    stage.tell(160.0, VACATED)
+    stage.tell(200.0, Finished("b", stage.job("b").generation))
+    assert stage.job("a").allocation == ((0, 1),)
+
+
+def test_it_starts_elsewhere_when_it_has_lost_its_seat() -> None:
+    stage = packed_pair(may_migrate=False)
+    stage.tell(160.0, VACATED)
+    stage.tell(200.0, NodeLost("n0"))
+    stage.tell(5000.0)
+    assert any(isinstance(one, Start) and (one.job_id, one.allocation) == ("a", ((1, 1),)) for _, one in stage.log)
+
+
+def held_back(**described: object) -> Stage:
+    stage = Stage(Policy(Arrival(strict=False), share=Filling(), migration=Migration(1e6)), 1)
+    stage.submit(0.0, "holder", memory_bytes=2 * GB)
+    stage.submit(0.0, "guest", memory_bytes=2 * GB, **described)
+    stage.measure(20.0, "holder", utilisation=0.5)
+    stage.tell(60.0)
+    assert stage.seated["guest"].is_throttled
+    return stage
+
+
+def test_who_is_held_back_gets_a_device_of_its_own_whatever_a_move_costs() -> None:
+    stage = held_back()
+    stage.tell(100.0, VACATED)
+    assert stage.job("guest").allocation == ((1, 1),)
+    assert stage.lines[-1] == "start guest: migrated: to a vacated device: it had 0.30× of one"
+
+
+def test_who_is_held_back_and_not_to_be_moved_stays() -> None:
+    stage = held_back(may_migrate=False)
+    stage.tell(100.0, VACATED)
+    assert set(stage.seated) == {"guest"}
