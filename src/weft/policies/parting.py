@@ -12,11 +12,12 @@ from collections.abc import Iterable
 
 from weft.core.job import Job
 from weft.core.ledger import Ledger
-from weft.core.plan import Eviction, Grant, Placement
+from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
 from weft.core.value import value
 from weft.core.view import View
 from weft.policies.room import P, Room
+from weft.policies.share.spots import guests_beside
 
 LEAST_SPEED = 0.01
 NEVER = math.inf
@@ -43,14 +44,32 @@ class Staying:
     def __init__(self) -> None:
         self.cost_s: float | None = None
         """Of a move; None if nobody is moved for a gain, so that nothing is weighed."""
-        self.is_anybody = False
-        """Whether somebody was found to stay since `begin`."""
         self.wake_at = NEVER
-        """When the first of those may be better off elsewhere."""
+        """When the first of those that stay may be better off elsewhere."""
+        self._concerned: set[str] = set()
+        """Who was found to stay, and who is beside them."""
+        self._has_planned = False
+        """Whether the last plan was about one of them."""
         self._view: View | None = None
 
-    def begin(self, view: View, cost_s: float | None) -> None:
-        self._view, self.cost_s, self.is_anybody, self.wake_at = view, cost_s, False, NEVER
+    def begin(self, view: View, cost_s: float | None) -> bool:
+        """Whether whoever was found to stay is to be looked at again: by then it may pay, or something has changed for
+        it or for those beside it."""
+        is_due = bool(self._concerned) and (
+            self._has_planned
+            or view.now >= self.wake_at
+            or cost_s != self.cost_s
+            or any(job.id in self._concerned for _, job in view.changes)
+        )
+        self._view, self.cost_s, self._has_planned = view, cost_s, False
+        if is_due:
+            self._concerned, self.wake_at = set(), NEVER
+        return is_due
+
+    def heed(self, plan: Plan) -> None:
+        """Of what a plan itself changes nobody is told."""
+        evicted, granted = (each.job_id for each in plan.evictions), (each.job_id for each in plan.grants)
+        self._has_planned = not self._concerned.isdisjoint((*evicted, *granted))
 
     def keeps(self, job: Job) -> bool:
         """Whether a job that waits in the line is to stay where it sits though there is room elsewhere."""
@@ -59,7 +78,9 @@ class Staying:
         pays_at_s = self._pays_at_s(self._view, job)
         if pays_at_s <= self._view.now or is_seat_free(self._view.ledger, job):
             return False
-        self.is_anybody, self.wake_at = True, min(self.wake_at, pays_at_s)
+        for host in _hosts(self._view, job):
+            self._concerned |= {job.id, host.id, *(other.id for other in guests_beside(self._view, host))}
+        self.wake_at = min(self.wake_at, pays_at_s)
         return True
 
     def at_home(self, guest: Job, room: Room, behind: Iterable[P]) -> tuple[Placement, list[P]] | None:
@@ -112,6 +133,12 @@ def _speed_beside(job: Job, guest: Job) -> float:
     if measured is None or alone is None or guest.id not in measured.neighbours or not alone.rate_hz:
         return 1.0
     return measured.rate_hz / alone.rate_hz
+
+
+def _hosts(view: View, guest: Job) -> list[Job]:
+    """Who holds the devices on which it sits."""
+    seat = dict(guest.seating.allocation if guest.seating else ())
+    return [job for job in view.running.values() if any(mask & seat.get(node, 0) for node, mask in job.allocation)]
 
 
 def is_seat_free(ledger: Ledger, guest: Job) -> bool:

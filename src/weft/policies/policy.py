@@ -109,15 +109,16 @@ class Policy:
         return replace(plan, grants=grants)
 
     def _planned(self, view: View) -> Plan:
-        """As the planner decides, but for guests that are better off where they sit: those are looked at each time."""
+        """As the planner decides, but for guests that are better off where they sit."""
         staying, migration = self.planner.staying, self.migration
         if migration is not None:
             migration.learn(view)
-        staying.begin(view, migration.cost_s if migration else None)
-        plan = self.planner.decide(view)
-        if staying.is_anybody:
+        if staying.begin(view, migration.cost_s if migration else None):
             self.planner.forget()
-            plan = replace(plan, wake_at=min(plan.wake_at, staying.wake_at))
+        plan = self.planner.decide(view)
+        staying.heed(plan)
+        if staying.wake_at < plan.wake_at:
+            plan = replace(plan, wake_at=staying.wake_at)
         return migration.told(view, plan) if migration else plan
 
     def _can_be_kept(self, order: KeyedOrder) -> bool:

@@ -13,6 +13,8 @@ Pair = frozenset[str]
 Kind = tuple[tuple[tuple[str, str], ...], int, tuple[str, int]]
 """Whose jobs of which name, of how many tasks, on which devices. The jobs of a sweep are of one kind."""
 
+LEAST_KEPT = 64
+
 
 @dataclass
 class Verdicts:
@@ -23,6 +25,7 @@ class Verdicts:
 
     back_off_s: float
     _kept: set[Pair] = field(default_factory=set, init=False, repr=False)
+    _most_kept: int = field(default=LEAST_KEPT, init=False, repr=False)
     _pairs: BackOffs[Pair] = field(init=False, repr=False)
     _kinds: BackOffs[Kind] = field(init=False, repr=False)
 
@@ -72,8 +75,10 @@ class Verdicts:
         return min(self._pairs.next_end_s, self._kinds.next_end_s)
 
     def forget(self, view: View) -> None:
-        if len(self._kept) > 4 * len(view.jobs) + 64:
+        """Of pairs that are gone; not looked for until there are twice as many as were left the last time."""
+        if len(self._kept) > self._most_kept:
             self._kept = {pair for pair in self._kept if pair <= view.jobs.keys()}
+            self._most_kept = 2 * len(self._kept) + LEAST_KEPT
 
 
 def _pair(jobs: Sequence[Job]) -> Pair:
