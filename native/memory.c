@@ -362,6 +362,19 @@ void weft_memory_allow(uint64_t limit)
     weft_unlock();
 }
 
+uint64_t weft_memory_overflow(void)
+{
+    return weft_memory.overflow;
+}
+
+uint64_t weft_memory_step_needs(void)
+{
+    weft_lock();
+    uint64_t needs = weft_memory.step_peak > weft_memory.persistent ? weft_memory.step_peak - weft_memory.persistent : 0;
+    weft_unlock();
+    return needs;
+}
+
 /* Bytes of our own range that have pages, whoever uses them. */
 static uint64_t resident(void)
 {

@@ -45,6 +45,10 @@ struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison);
  * the next tier for one step and not for two. A lower one waits for the boundary. */
 void weft_memory_allow(uint64_t limit);
 
+/* What is in the next tier now: a glance without the lock. And what this step has needed so far on top of P. */
+uint64_t weft_memory_overflow(void);
+uint64_t weft_memory_step_needs(void);
+
 /* The turn is ours again, and the lane has so many bytes now, of `capacity` at most. */
 void weft_memory_turn_begins(uint64_t reserved, uint64_t capacity);
 

@@ -143,6 +143,16 @@ static void say_disobeyed(const struct weft_boundary *seen)
     shim.disobeyed = seen->disobeyed;
 }
 
+/* A burst that does not fit is told of at once, and not only at the boundary: whoever makes room for it can do so before
+ * the next step. */
+static void tell_of_burst(void)
+{
+    uint64_t needs = weft_memory_step_needs();
+    shim.page->overflow = weft_memory_overflow();
+    if (needs > shim.page->ephemeral)
+        shim.page->ephemeral = needs;
+}
+
 /* ---- the duty ---- */
 
 static uint64_t clock_ns(clockid_t clock)
@@ -313,6 +323,8 @@ WEFT_EXPORT int posix_memalign(void **place, size_t alignment, size_t bytes)
         say_refused(bytes);
         return ENOMEM;
     }
+    if (steps && shim.is_in_step && weft_memory_overflow() > shim.page->overflow)
+        tell_of_burst();
     *place = at;
     return 0;
 }

@@ -199,6 +199,23 @@ def test_what_the_duty_inserts_is_in_no_step() -> None:
 
 
 @served
+def test_a_burst_that_overflows_is_told_of_within_its_step(tmp_path: Path) -> None:
+    """Whoever makes room for it can do so before the next one."""
+    code = f"""
+for _ in range(5): step()
+burst = torch.ones(40_000_000)
+open({str(tmp_path / "burst")!r}, "w").close()
+while not os.path.exists({str(tmp_path / "over")!r}): time.sleep(0.01)
+"""
+    with under_weft(*training(code=code), options=("--limit", "64M")) as running:
+        wait_until((tmp_path / "burst").exists, "it has burst")
+        rank = running.task.status().ranks[0]
+        assert (rank.ephemeral_bytes >= 160_000_000, rank.overflow_bytes >= 160_000_000) == (True, True)
+        (tmp_path / "over").touch()
+        assert running.end()[2] == 0
+
+
+@served
 @pytest.mark.parametrize("lane", ["/proc/self/a", "foreign"])
 def test_a_lane_that_cannot_be_joined_is_said_and_the_job_runs_on(lane: str, page: Path) -> None:
     (page.parent / "foreign").write_bytes(b"not a lane" * 1000)
