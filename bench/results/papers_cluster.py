@@ -178,6 +178,6 @@ A4_TEXT = """The paper: mean completion time 2.05 times better than YARN-CS and 
 and 1.67 times; guaranteed jobs as without the others. Here every other job is A's, guaranteed within a quota of all 64
 devices, the others are B's and opportunistic; jobs are like Philly's, cut at 4 hours, at a load of 1.5. A guest gets
 60 % of the time that its holder leaves idle, and Gavel's models leave little of it; at Alibaba 9 of 10 GPUs are less
-than 80 % busy, so there is far more to gain there. Guaranteed jobs lose no speed beside guests; what they lose to B is
-queueing in bursts above the quota, when A's jobs stand in line with B's.
+than 80 % busy, so there is far more to gain there. Guaranteed jobs lose next to no speed beside guests, which is
+what the simulated world assumes of a guest that is held back; what they lose to B is waiting for quota in bursts.
 """

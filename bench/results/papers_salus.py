@@ -41,6 +41,6 @@ def _row(name: str, one: Outcome, base: float) -> tuple[str, ...]:
 TEXT = """Fifteen models whose memory is spread between the published peaks; all jobs come at once and need 303.4
 minutes one after the other, the paper's FIFO makespan. Memory is known from the start, as Salus takes it from its
 clients; queueing is the time until a job first computes. Lanes shorten the makespan by more than in the paper, because
-the models here leave idle what Gavel's do on a V100. In our lanes `pack` and `fair` are the same equal turns; in the
-paper PACK gives turns in the order of arrival.
+the models here leave idle what Gavel's do on a V100. `pack` gives turns to steps in the order they come, `fair` to
+who has had the least time: the simulator knows no single steps, and sees no difference.
 """

@@ -159,12 +159,16 @@ def guaranteed_section(scale: Scale) -> Section:
                     *(seconds(value) for value in (sure["mean_jct_s"], sure["mean_queue_s"], rest["mean_jct_s"])),
                 )
             )
-        return f"{goals(wanted)}\n{table(GUARANTEED_HEAD, rows)}"
+        return f"{GUARANTEED_TEXT}\n{goals(wanted)}\n{table(GUARANTEED_HEAD, rows)}"
 
     return Section("guaranteed", GUARANTEED_TITLE, tasks, text)
 
 
 GUARANTEED_TITLE = "Guaranteed jobs (Philly, two thirds guaranteed, the rest opportunistic, by job id)"
+GUARANTEED_TEXT = """That a guest which is held back costs its holder a hundredth is an assumption of the simulated
+world; what is shown is that nobody else computes beside a guaranteed job. The README has what real jobs
+showed.
+"""
 WHAT_SLOWDOWN = "guaranteed jobs' time on devices over time alone, mean"
 GUARANTEED_HEAD = (
     "policy", "time on devices / alone: mean", "median", "by device-time", "preemptions", "guaranteed mean, s",
