@@ -292,7 +292,7 @@ void weft_memory_give(void *at)
 /* ---- the boundary ---- */
 
 /* Nothing is young any more. What is still in use has survived. */
-static void age(uint32_t *young, struct weft_arena *arena)
+void weft_age(uint32_t *young, struct weft_arena *arena)
 {
     while (*young) {
         struct weft_block *block = &arena->blocks[*young];
@@ -322,9 +322,10 @@ struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison)
     bool is_lane_clear = !weft_memory.has_turn || weft_clear_lane(poison);
     if (is_lane_clear) { /* else its survivors are tried again at the next boundary, and the turn is kept until then */
         weft_memory.has_turn = false;
-        age(&weft_memory.young_lane, &weft_memory.lane);
+        weft_age(&weft_memory.young_lane, &weft_memory.lane);
     }
-    age(&weft_memory.young_own, &weft_memory.own);
+    weft_age(&weft_memory.young_own, &weft_memory.own);
+    weft_give_dead_pages();
 
     weft_memory.persistent = weft_memory.requested;
     if (weft_memory.steps) /* what came before the first step is no step's */
@@ -357,8 +358,10 @@ struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison)
 void weft_memory_allow(uint64_t limit)
 {
     weft_lock();
-    if (weft_memory.limit && (limit == 0 || limit > weft_memory.limit))
+    if (weft_memory.limit && limit > weft_memory.limit) {
         weft_memory.limit = limit;
+        weft_memory.disobeyed = 0; /* what is over it may come back at the next boundary */
+    }
     weft_unlock();
 }
 

@@ -14,7 +14,7 @@ static int begin_lane(uint64_t capacity)
     size_t most = WEFT_FEWEST_ADDRESSES;
     while (most < capacity && most < WEFT_MOST_ADDRESSES)
         most *= 2;
-    if (!weft_begin_arena(&weft_memory.lane, most))
+    if (weft_memory.lane.range.base == NULL && !weft_begin_arena(&weft_memory.lane, most))
         return ENOMEM;
     size_t pages = weft_memory.lane.range.bytes / WEFT_PAGE_SIZE;
     void *table = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -29,6 +29,13 @@ static void set_size(uint64_t reserved, uint64_t capacity)
     weft_memory.lane_capacity = weft_down(capacity < most ? capacity : most);
 }
 
+static int map_lane(int shared, uint64_t from, uint64_t past)
+{
+    uint8_t *at = weft_memory.lane.range.base + from;
+    return shared < 0 ? weft_memory.backend->unmap(at, past - from)
+                      : weft_memory.backend->share_map(shared, at, from, past - from);
+}
+
 /* The lane's memory, or with a negative file nothing, wherever no survivor is: what we hold of a lane that we were in
  * before is ours alone, and stays where it is. */
 static int map_around_survivors(int shared)
@@ -41,10 +48,8 @@ static int map_around_survivors(int shared)
             past += WEFT_PAGE_SIZE;
         if (past >= weft_memory.private_top)
             past = end;
-        uint8_t *at = weft_memory.lane.range.base + from;
         if (past > from)
-            error = shared < 0 ? weft_memory.backend->unmap(at, past - from)
-                               : weft_memory.backend->share_map(shared, at, from, past - from);
+            error = map_lane(shared, from, past);
         from = past;
     }
     return error;
@@ -54,8 +59,8 @@ int weft_memory_use_lane(int shared, uint64_t capacity, uint64_t reserved)
 {
     weft_lock();
     int error = weft_memory.lane_private ? 0 : begin_lane(capacity);
-    if (error == 0)
-        error = map_around_survivors(shared);
+    if (error == 0 && (error = map_around_survivors(shared)) != 0)
+        (void)map_around_survivors(-1);
     if (error == 0) {
         weft_memory.shared = shared;
         set_size(reserved, capacity);
@@ -69,10 +74,11 @@ bool weft_memory_leave_lane(void)
     weft_lock();
     bool can_leave = weft_memory.shared < 0 || !weft_memory.has_turn || weft_clear_lane(false);
     if (can_leave && weft_memory.shared >= 0) {
-        weft_memory.young_lane = WEFT_NO_BLOCK; /* private by now, and as good as any other block */
+        weft_age(&weft_memory.young_lane, &weft_memory.lane); /* private by now, and as good as any other block */
         weft_memory.has_turn = false;
         weft_memory.shared = -1;
         (void)map_around_survivors(-1); /* the lane's memory must not stay because of us */
+        weft_give_dead_pages();
     }
     weft_unlock();
     return can_leave;
@@ -126,7 +132,7 @@ static bool copy_all_out(void)
     return is_done;
 }
 
-/* Private pages whose survivors are dead are the lane's again. */
+/* Private pages whose survivors are dead are the lane's again; nobody's, if we are in none. */
 static void share_again(uint64_t from, uint64_t to)
 {
     for (; from < to; from += WEFT_PAGE_SIZE) {
@@ -135,8 +141,7 @@ static void share_again(uint64_t from, uint64_t to)
             past += WEFT_PAGE_SIZE;
         if (past == from)
             continue;
-        uint8_t *at = weft_memory.lane.range.base + from;
-        if (weft_memory.backend->share_map(weft_memory.shared, at, from, past - from) == 0) {
+        if (map_lane(weft_memory.shared, from, past) == 0) {
             memset(weft_memory.lane_private + from / WEFT_PAGE_SIZE, 0, (past - from) / WEFT_PAGE_SIZE);
             weft_memory.private_pages -= (past - from) / WEFT_PAGE_SIZE;
         } /* else they stay private, which costs memory and nothing else */
@@ -154,9 +159,16 @@ static void share_all_again(void)
     }
 }
 
+void weft_give_dead_pages(void)
+{
+    if (weft_memory.shared < 0 && weft_memory.private_pages)
+        share_all_again();
+}
+
 static void poison_lane(void)
 {
-    for (uint64_t page = 0; page < weft_memory.lane_reserved / WEFT_PAGE_SIZE; page++)
+    uint64_t most = weft_memory.lane.range.bytes, reserved = weft_memory.lane_reserved;
+    for (uint64_t page = 0; page < (reserved < most ? reserved : most) / WEFT_PAGE_SIZE; page++)
         if (!weft_memory.lane_private[page])
             memset(weft_memory.lane.range.base + page * WEFT_PAGE_SIZE, 0xff, WEFT_PAGE_SIZE);
 }

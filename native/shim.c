@@ -462,6 +462,8 @@ uint64_t weft_native_rest(void)
 void weft_native_let_pass(void)
 {
     pthread_mutex_lock(&shim.turning);
+    if (shim.is_member)
+        shim.lane.lane->members[shim.lane.slot].needs = 0;
     if (shim.is_member && shim.is_lane_clear)
         weft_stand_back(&shim.lane);
     pthread_mutex_unlock(&shim.turning);
@@ -512,6 +514,7 @@ static bool leave_lane(void)
 {
     if (shim.is_member && weft_memory_leave_lane()) {
         shim.is_member = false;
+        shim.is_lane_clear = true;
         weft_leave(&shim.lane);
     }
     return !shim.is_member;

@@ -108,10 +108,14 @@ int weft_obey(void);
 
 /* memory.c */
 bool weft_begin_arena(struct weft_arena *arena, size_t most_bytes);
+void weft_age(uint32_t *young, struct weft_arena *arena);
 void weft_give(const void *at);
 
 /* sharing.c: after this nothing of ours is in the pages that we share, unless it says no. */
 bool weft_clear_lane(bool poison);
+
+/* Outside of lanes: private pages whose survivors have died are given back. */
+void weft_give_dead_pages(void);
 
 /* swapping.c: of pages of this free block, those that were swapped out are wanted back by nobody. */
 void weft_forget_swapped(const struct weft_block *block, uint64_t from, uint64_t to);

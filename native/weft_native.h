@@ -22,8 +22,8 @@ WEFT_EXPORT int weft_native_begin(const char *tier, uint64_t limit, int is_stric
  * it alone allocates in the lane and is held back by the duty. Limit and duty are read there at each boundary. */
 WEFT_EXPORT int weft_native_claim(uint64_t *page);
 
-/* Become a member of the lane whose page is the file `path`, of one at a time. The first turn is taken at the next
- * boundary. */
+/* Become a member of the lane whose page is the file `path`, of one at a time. A turn is taken when a step first needs
+ * memory. */
 WEFT_EXPORT int weft_native_join(const char *path, uint64_t capacity, int64_t base, int64_t weight, char *why,
                                  size_t why_bytes);
 

@@ -429,6 +429,48 @@ static void without_room_for_private_pages_the_turn_is_kept(void)
     holds(weft_memory_leave_lane() && is_intact(&kept));
 }
 
+static void who_leaves_with_what_could_not_be_copied_out_before_loses_nothing_in_the_next_lane(void)
+{
+    struct weft_backend tight = weft_cpu;
+    tight.make_private = private_if_there_is_room;
+    a_lane_for_two();
+    begin_with(&tight, a_tier(), NO_LIMIT, false);
+    has_room = false;
+    holds(weft_memory_use_lane(lane_file, 16 * MIB, 0) == 0);
+    weft_memory_boundary(NO_LIMIT, false);
+    weft_memory_turn_begins(0, 16 * MIB);
+    struct piece first = a_young_piece(100000), second = a_young_piece(100000);
+    holds(!weft_memory_boundary(NO_LIMIT, true).is_lane_clear);
+    has_room = true;
+    holds(weft_memory_leave_lane() && is_intact(&first) && is_intact(&second));
+    int other = memfd_create("weft-lane", MFD_CLOEXEC);
+    holds(weft_memory_use_lane(other, 16 * MIB, 0) == 0);
+    weft_memory_turn_begins(0, 16 * MIB);
+    struct piece third = a_young_piece(120000);
+    give(&second), give(&first);
+    weft_memory_boundary(NO_LIMIT, true); /* the lane is garbage now */
+    holds(is_intact(&third), "it is known to be young, whoever died meanwhile");
+    give(&third);
+}
+
+static void outside_of_lanes_nothing_is_left_of_dead_survivors(void)
+{
+    a_lane_for_two();
+    begin(NO_LIMIT);
+    holds(weft_memory_use_lane(lane_file, 16 * MIB, 0) == 0);
+    weft_memory_boundary(NO_LIMIT, false);
+    weft_memory_turn_begins(0, 16 * MIB);
+    struct piece dies = a_young_piece(500000), lives = a_young_piece(500000);
+    weft_memory_boundary(NO_LIMIT, true);
+    holds(weft_memory_leave_lane() && state().lane_private >= 1000000);
+    give(&dies);
+    weft_memory_boundary(NO_LIMIT, true);
+    holds(state().lane_private < 600000 && is_intact(&lives));
+    give(&lives);
+    weft_memory_boundary(NO_LIMIT, true);
+    holds(state().lane_private == 0);
+}
+
 static const struct story stories[] = {
     STORY(survivors_are_what_they_were_when_the_lane_comes_back),
     STORY(other_threads_may_write_to_survivors_at_any_time),
@@ -442,6 +484,8 @@ static const struct story stories[] = {
     STORY(who_leaves_the_lane_keeps_what_it_has),
     STORY(survivors_of_a_lane_stay_when_another_is_joined),
     STORY(without_room_for_private_pages_the_turn_is_kept),
+    STORY(who_leaves_with_what_could_not_be_copied_out_before_loses_nothing_in_the_next_lane),
+    STORY(outside_of_lanes_nothing_is_left_of_dead_survivors),
     STORY(a_turn_may_end_between_steps_when_nothing_is_in_the_lane),
 };
 

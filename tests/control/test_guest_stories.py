@@ -49,7 +49,7 @@ def shown(desk: Office, job_id: str) -> dict[str, Any]:
     return Views(Home(Path("/home"))).live(desk.desk, desk.desk.records[job_id], desk.now)
 
 
-def measure(desk: Office, job_id: str, rate_hz: float, *neighbours: str, **changed: int) -> Measurement:
+def measure(desk: Office, job_id: str, rate_hz: float, *neighbours: str, **changed: Any) -> Measurement:
     here = desk.node.attempts[job_id]
     measured = Measured(job_id, here.generation, rate_hz, 0.5, GIB, GIB, neighbours)
     return Measurement(changed.pop("attempt", here.number), replace(measured, **changed))
@@ -335,6 +335,14 @@ def test_what_makes_no_sense_was_not_measured(odd: dict[str, Any]) -> None:
     said |= {"persistent_bytes": 10, "ephemeral_bytes": 20, "neighbours": ["3", "2"]}
     assert measurement_of(said) == Measurement(1, Measured("1", 2, 4.0, 0.5, 10, 20, ("2", "3")))
     assert measurement_of({**said, **odd}) is None
+
+
+def test_memory_that_is_not_seen_for_once_is_as_it_was_seen_before(office: Open) -> None:
+    desk, _ = packed(office)
+    desk.instant(measure(desk, "1", 8.0))
+    desk.instant(measure(desk, "1", 7.0, "2", persistent_bytes=None, ephemeral_bytes=None))
+    assert desk.desk.job("1").measured == Measured("1", 1, 7.0, 0.5, GIB, GIB, ("2",))
+    assert desk.running() == {"1", "2"}
 
 
 def test_memory_that_a_node_cannot_see_is_as_declared() -> None:

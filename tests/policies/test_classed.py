@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from sharing_words import GB, Stage, told
 
-from weft.core.events import Cancelled, Finished, Held, Submitted
+from weft.core.events import Cancelled, Finished, Held, Lost, Released, Submitted
+from weft.core.reasons import Code, Reason
 from weft.core.values import JobClass, JobSpec
 from weft.policies.order.arrival import Arrival
 from weft.policies.order.classed import GUARANTEED, OPPORTUNISTIC, Classed
@@ -158,12 +159,25 @@ def test_when_quota_frees_the_first_that_came_is_upgraded_and_may_preempt() -> N
     assert stage.running == {"first"}
 
 
-def test_a_job_that_is_held_keeps_its_charge() -> None:
+def test_who_is_held_for_another_takes_no_quota_from_the_one_it_waits_for() -> None:
+    stage = Classes(4, ada=4)
+    stage.submit(0.0, "c", gang_size=2, tenant="ada", **SURE)
+    stage.submit(0.0, "b", gang_size=4, tenant="ada", **SURE)
+    after = Held("a", Reason(Code.COMES_AFTER, ("b",)))
+    stage.tell(1.0, Submitted(JobSpec("a", gang_size=2, tenant="ada", **SURE)), after)
+    stage.tell(2.0, Finished("c", 1))
+    assert (stage.order.charged, stage.running) == ({"b": 4}, {"b"})
+    stage.tell(3.0, Finished("b", 1), Released("a", after.reason.code))
+    assert (stage.order.charged, stage.running) == ({"a": 2}, {"a"})
+
+
+@pytest.mark.parametrize(("code", "charged"), [(Code.HELD, {"b": 1}), (Code.BACKING_OFF, {"a": 1})])
+def test_who_is_put_on_hold_gives_its_quota_back_but_not_before_its_next_try(code: Code, charged: object) -> None:
     stage = Classes(1, ada=1)
-    stage.submit(0.0, "x", tenant="bo")
-    stage.tell(1.0, Submitted(JobSpec("a", tenant="ada", device_types=frozenset({"rare"}))), Held("a"))
-    stage.submit(2.0, "b", tenant="ada")
-    assert (stage.standing("a"), stage.standing("b")) == (GUARANTEED, OPPORTUNISTIC)
+    stage.submit(1.0, "a", tenant="ada", **SURE)
+    stage.tell(2.0, Lost("a", 1), Held("a", Reason(code, (1, "failed", "5") if code is Code.BACKING_OFF else ())))
+    stage.submit(3.0, "b", tenant="ada", **SURE)
+    assert stage.order.charged == charged
 
 
 def test_a_job_that_comes_and_is_cancelled_in_one_instant_is_not_charged_for_ever() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from weft.control.inputs import Measurement
@@ -60,7 +61,15 @@ def measured(desk: Desk, word: Measurement, now: float) -> None:
         return
     job = desk.job(record.id)
     if job.is_computing and job.generation == word.measured.generation:
-        desk.tell(word.measured, now)
+        desk.tell(_with_known_memory(word.measured, job), now)
+
+
+def _with_known_memory(told: Measured, job: Job) -> Measured:
+    """What was seen of its memory before, if nobody can see it just now: a driver may not answer for a moment."""
+    before = job.measured
+    if told.persistent_bytes is not None or before is None:
+        return told
+    return replace(told, persistent_bytes=before.persistent_bytes, ephemeral_bytes=before.ephemeral_bytes)
 
 
 def interference_ratio(job: Job, beside: Collection[str]) -> float | None:

@@ -77,7 +77,7 @@ class Ledger:
         last = job.seating.allocation if job.seating else job.last_allocation
         allocation = self.devices.pick(grant.placement, last)
         stays = job.seating is not None and allocation == job.seating.allocation
-        turns = job.seating if job.seating and stays else grant  # where it computes already it is in its lane for good
+        turns = job.seating if job.seating and stays else grant  # to leave its lane it would have to stand still
         given = Start(job.id, job.generation + 1, allocation, grant.reason, turns.lane, turns.base, turns.weight)
         return self._give(job, given, now)
 

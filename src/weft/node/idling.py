@@ -50,7 +50,12 @@ def lighten(roots: Iterable[int], but_not: Iterable[int] = ()) -> bool:
     roots = set(roots)
     own = _sessions_of_their_own(roots, but_not)
     can_count = bool(own) and own == _sessions(processes.family(roots))
-    return can_count and all(map(_is_in_no_control_group, roots)) and _weigh(own, LEAST)
+    if not can_count or not all(map(_is_in_no_control_group, roots)):
+        return False
+    if _weigh(own, LEAST):
+        return True
+    _weigh(own, USUAL)  # in part it would be slow for good: nobody would know that there is something to undo
+    return False
 
 
 def undo(roots: Iterable[int]) -> set[int]:

@@ -14,7 +14,7 @@ class Seat:
     is_throttled: bool = False
     """Whether it is to be held back so far that whoever holds its devices runs as if alone."""
     lane: int = 0
-    """The lane of its device that it is to be launched in; 0 for none."""
+    """The lane of its device that it is to be in; 0 for none."""
     base: int = 0
     weight: int = 1
     """The next turn is of the waiting member with the smallest base + weight * time used; so by default all get the

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from weft.core.job import Job
 from weft.core.ledger import Change
+from weft.core.reasons import Code
+from weft.core.transitions import State
 from weft.core.values import JobClass
 from weft.core.view import View
 
@@ -66,7 +68,8 @@ class Quotas:
         self._charge_anew(view)
 
     def _catch_up(self, view: View) -> list[Job]:
-        gone = [job for change, job in view.changes if change is Change.LEFT and job.id not in view.jobs]
+        left = [job for change, job in view.changes if change is Change.LEFT]
+        gone = [job for job in left if job.id not in view.jobs or not _may_be_charged(job)]
         for job in gone:
             self._used[job.tenant] = self.used(job.tenant) - self.charged.pop(job.id, 0)
             self._lacking.get(job.tenant, {}).pop(job.id, None)
@@ -78,7 +81,8 @@ class Quotas:
 
     def _charge_anew(self, view: View) -> list[Job]:
         """Who is charged stays so, if it is still there."""
-        self.charged = {job_id: gang_size for job_id, gang_size in self.charged.items() if job_id in view.jobs}
+        live = {job_id: job for job_id in self.charged if (job := view.jobs.get(job_id)) and _may_be_charged(job)}
+        self.charged = {job_id: self.charged[job_id] for job_id in live}
         self._used, self._lacking = {}, {}
         for job_id, gang_size in self.charged.items():
             tenant = view.jobs[job_id].tenant
@@ -89,6 +93,8 @@ class Quotas:
         newly = []
         for job in jobs:
             if job.spec.job_class is OPPORTUNISTIC or job.id in self.charged or not self.could_hold(job):
+                continue
+            if not _may_be_charged(job):
                 continue
             tenant, used = job.tenant, self.used(job.tenant)
             if used + job.gang_size <= self.devices[tenant] and not self._must_wait(job, now):
@@ -105,3 +111,9 @@ class Quotas:
         others = self._lacking.get(job.tenant, {}).values()
         first = next((one for one in others if one.is_waiting), job)
         return first.tie < job.tie and now >= first.since_s + PATIENCE_S
+
+
+def _may_be_charged(job: Job) -> bool:
+    """Who is held by its owner, or for another job, has no claim on anything before it is released: it might wait for
+    the very one that waits for its quota. One that is tried again after a while goes on as it was."""
+    return job.state is not State.HELD or job.held_for == {Code.BACKING_OFF}
