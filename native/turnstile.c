@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define AWAY_NS UINT64_C(3000000) /* a member that is away may take so long to come for its turn */
+#define OFTEN_LATE 3              /* times in a row: once may be the machine's doing */
 #define FIRST_LOOK_NS UINT64_C(20000000) /* a waiter looks after the holder as often as that, then less and less */
 #define LAST_LOOK_NS UINT64_C(100000000)
 #define ROUND_NS UINT64_C(1000000000) /* and after all others as often as that */
@@ -238,7 +239,7 @@ uint64_t weft_take_turn(struct weft_turnstile *mine)
     if (mine->turn)
         return 0;
     if (mine->passed_ns) {
-        mine->lingers = began - mine->passed_ns > AWAY_NS;
+        mine->late = began - mine->passed_ns > AWAY_NS ? mine->late + 1 : 0;
         mine->passed_ns = 0;
     }
     if (mine->lane && began - mine->looked_ns > ROUND_NS) {
@@ -307,7 +308,7 @@ void weft_pass_turn(struct weft_turnstile *mine)
         struct weft_member *me = &mine->lane->members[mine->slot];
         mine->passed_ns = weft_now_ns();
         me->away = 1;
-        me->waits_since = mine->lingers ? 0 : mine->passed_ns;
+        me->waits_since = mine->late < OFTEN_LATE ? mine->passed_ns : 0;
     }
     weft_release_turn(mine);
 }

@@ -25,7 +25,7 @@ struct weft_turnstile {
     uint64_t began_ns;   /* of that turn */
     uint64_t looked_ns;  /* when we last looked whether the others live */
     uint64_t passed_ns;  /* when we passed the turn on, and have not come for the next; else 0 */
-    bool lingers;        /* the last time we came too late for the place that was kept for us */
+    unsigned late;       /* how often in a row we came too late for the place that was kept for us */
     bool heeds_signals;  /* a signal ends the wait for a turn */
 };
 
@@ -44,7 +44,8 @@ void weft_release_turn(struct weft_turnstile *mine);
 
 /* A step is over and another will follow: release, and wait for the next turn without sleeping. So our key counts among
  * those who wait, which is what makes FIFO, SRTF and priority. weft_take_turn comes for it; who does not come within
- * some milliseconds is passed, and the next time no place is kept for it: all others would stand still meanwhile. */
+ * some milliseconds is passed. For one that has come too late three times in a row no place is kept until it comes in
+ * time again: all others would stand still meanwhile. */
 void weft_pass_turn(struct weft_turnstile *mine);
 
 /* Neither hold a turn nor wait for one. */

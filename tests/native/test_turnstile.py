@@ -119,15 +119,16 @@ def test_one_whose_turn_it_is_and_who_does_not_come_is_passed(lane: Path) -> Non
     first.ask("take")
 
 
-def test_for_one_that_came_too_late_no_place_is_kept_the_next_time(lane: Path) -> None:
+def test_for_one_that_always_comes_too_late_no_place_is_kept(lane: Path) -> None:
     """One that computes now and then, when it is asked something, would make all others wait after each answer."""
     first, other = Member(lane, 1, None, base=0).joined(), Member(lane, 2, None, base=9).joined()
     first.ask("take")
-    first.ask("pass")
-    assert other.ask("waiting") == "1"
-    other.ask("take")
-    other.ask("release")
-    first.ask("take")
+    for _ in range(3):
+        first.ask("pass")
+        assert other.ask("waiting") == "1"
+        assert int(other.ask("take")) >= AWAY_NS
+        other.ask("release")
+        first.ask("take")
     first.ask("pass")
     assert other.ask("waiting") == "0"
     other.ask("take")
@@ -182,16 +183,21 @@ def test_keys_do_not_overflow(lane: Path) -> None:
 
 
 def test_fair_gives_time_by_weight(lane: Path) -> None:
-    """Each turn is of the one with the smallest weight × used, as the members themselves counted it."""
+    """Each turn is of the one with the smallest weight × used, as the members themselves counted it.
+
+    But for one that the machine let come too late, and who was passed; in plain turns it would be every third.
+    """
     weights = {1: 1000, 2: 2000, 3: 1000}
     turns = turns_of(lane, *({"weight": weight} for weight in weights.values()), steps=40, spin_us=200)
     counted = {number: [used for other, used in turns if other == number] for number in weights}
+    all_turns, passed = len(turns), 0
     while all(counted.values()):  # until one has had its last turn
         number, used = turns.pop(0)
         keys = {waiting: weights[waiting] * of[0] // 1000 for waiting, of in counted.items()}
-        assert keys[number] == min(keys.values())
+        passed += keys[number] != min(keys.values())
         assert counted[number].pop(0) == used
     assert len(turns) < 80
+    assert passed < (all_turns - len(turns)) / 5
 
 
 def test_a_newcomer_under_fair_begins_where_the_others_are(lane: Path) -> None:
