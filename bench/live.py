@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,12 +29,16 @@ COMMAND = [sys.executable, "-m", "weft.cli.main"]
 
 
 @contextmanager
-def weft_here(devices: str = "cpu=2", policy: str = "fifo", cores: str = "") -> Iterator[weft.Client]:
-    """A weft of its own, and no trace of it afterwards; all of it on these cores, if they are said."""
+def weft_here(
+    devices: str = "cpu=2", policy: str = "fifo", cores: str = "", *, settings: str = "", through: Sequence[str] = ()
+) -> Iterator[weft.Client]:
+    """A weft of its own, and no trace of it afterwards; all of it on these cores, if they are said. `settings` is its
+    weft.toml, and `through` a command that starts it."""
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
+        Path(folder, "weft.toml").write_text(settings)
         env = {**os.environ, "WEFT_HOME": folder}
         bound = ["taskset", "--cpu-list", cores] if cores else []
-        up = [*bound, *COMMAND, "up", "--devices", devices, "--policy", policy]
+        up = [*bound, *through, *COMMAND, "up", "--devices", devices, "--policy", policy]
         subprocess.run(up, env=env, check=True, stderr=subprocess.DEVNULL)
         try:
             with weft.Client(folder) as client:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from live import COMMAND
+from live import weft_here
 from weft.node.task import Task, attach
 from weft.runtime import layout
 
@@ -30,20 +28,10 @@ WITHOUT = {
 tell whether the weights of sessions count, either, as in a container. Only root can give up a right that it has."""
 
 
-@contextmanager
-def weft_of_classes(devices: str, without: str = "nothing") -> Iterator[weft.Client]:
+def weft_of_classes(devices: str, without: str = "nothing") -> AbstractContextManager[weft.Client]:
     """A weft on one core, with a quota."""
-    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
-        Path(folder, "weft.toml").write_text(f"[tenants.{TENANT}]\nquota = 1\n")
-        env = {**os.environ, "WEFT_HOME": folder}
-        bound = ["taskset", "--cpu-list", CORE]
-        up = [*bound, *WITHOUT[without], *COMMAND, "up", "--devices", devices, "--policy", "antman"]
-        subprocess.run(up, env=env, check=True, stderr=subprocess.DEVNULL)
-        try:
-            with weft.Client(folder) as client:
-                yield client
-        finally:
-            subprocess.run([*COMMAND, "down", "--stop-jobs"], env=env, check=True, stderr=subprocess.DEVNULL)
+    quota = f"[tenants.{TENANT}]\nquota = 1\n"
+    return weft_here(devices, "antman", CORE, settings=quota, through=WITHOUT[without])
 
 
 def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:

@@ -7,12 +7,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sharing_words import GB, Stage
 
+from protection import unprotected
 from weft.core.events import Cancelled, Event, Finished, Measured, NodeJoined, NodeLost, Submitted
 from weft.core.values import JobClass, JobSpec, Node
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.guests import Guests
-from weft.policies.share.protection import unprotected
 
 
 def look(stage: Stage, now: float, utilisation: float = 0.3) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from plans import agreed
 from weft.core.commands import Command
 from weft.core.job import Job
 from weft.core.plan import Plan
@@ -235,12 +235,7 @@ class Twin:
             self.seat, self.learns_from_measures = self._fast.seat, True
 
     def decide(self, view: View) -> Plan:
-        fast, plain = self._fast.decide(view), self._plain.decide(view)
-        where = f"at {view.now} s: incremental {fast}, from scratch {plain}"
-        assert list(fast.grants) == list(plain.grants), where
-        assert {one.job_id for one in fast.evictions} == {one.job_id for one in plain.evictions}, where
-        assert math.isclose(fast.wake_at, plain.wake_at, rel_tol=0.0, abs_tol=1e-6), where
-        return fast
+        return agreed(self._fast.decide(view), self._plain.decide(view), view.now)
 
     def explain(self, view: View, job: Job) -> Reason:
         return self._fast.explain(view, job)

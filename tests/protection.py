@@ -1,4 +1,4 @@
-"""What a guarantee is worth beside guests: a predicate for tests, replays and whoever watches."""
+"""What a guarantee is worth beside guests, as a predicate."""
 
 from __future__ import annotations
 
