@@ -17,7 +17,7 @@ from figures import Figure, show
 from inference import inference
 from live import weft_here
 from opportunistic import PARTS as OPPORTUNISTIC
-from pair import wait_until
+from pair import task_of, wait_until
 from weft.runtime.native import library_path
 
 JOB = str(Path(__file__).with_name("share_job.py"))
@@ -36,10 +36,11 @@ def steps(client: weft.Client, ids: Sequence[str]) -> list[int]:
 
 
 def rates(client: weft.Client, ids: Sequence[str], seconds: float) -> list[float]:
-    """Steps a second of each over a while."""
-    before, begun_s = steps(client, ids), time.monotonic()
+    """Steps a second of each over a while; all of them have made some."""
+    tasks = [task_of(client, job_id) for job_id in ids]
+    before, begun_s = [task.step for task in tasks], time.monotonic()
     time.sleep(seconds)
-    after, passed_s = steps(client, ids), time.monotonic() - begun_s
+    after, passed_s = [task.step for task in tasks], time.monotonic() - begun_s
     return [(b - a) / passed_s for a, b in zip(before, after, strict=True)]
 
 

@@ -152,11 +152,16 @@ def _each(parts: Iterable[float]) -> str:
 
 DEVICE_MB = 136
 SLOW = 1.25
+BURSTS, BURST_STEPS = 3, 4
 
 
 def bursting() -> list[Figure]:
     """A1: some steps of the holder need four times the memory, more than its guest leaves of the device. Alone it is
-    looked at last: what it has needed once is kept free for it."""
+    looked at last: what it has needed once is kept free for it.
+
+    Of a first burst two steps may be slower: in the one some of it goes to disk, and in the next the memory that the
+    guest gave back is touched for the first time, as alone it is in the first.
+    """
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, weft_of_classes(f"cpu=1:{DEVICE_MB}M") as client:
         file = Path(folder) / "bursts"
         pair = Pair(client, [str(HOLDER_WIDTH), str(WAIT_MS), str(file)], [str(GUEST_WIDTH), "0"], GUEST_BYTES)
@@ -166,28 +171,38 @@ def bursting() -> list[Figure]:
         states = [client.status(job_id)["state"] for job_id in (pair.holder_id, pair.guest_id)]
         pair.alone(1.0)
         alone_ms = _bursts(client, pair.holder_id, file)
-    slow = sum(beside > SLOW * alone for beside, alone in zip(beside_ms, alone_ms, strict=True))
+    pairs = [list(zip(here_ms, there_ms, strict=True)) for here_ms, there_ms in zip(beside_ms, alone_ms, strict=True)]
+    slow = [sum(beside > SLOW * alone for beside, alone in burst) for burst in pairs]
+    usual_ms = statistics.median(alone for burst in pairs for _, alone in burst)
+    costs = [sum(beside - alone for beside, alone in burst) / usual_ms for burst in pairs]
     return [
-        Figure("A1: four steps in a row with a burst, and one later, alone", _in_ms(alone_ms)),
+        Figure(f"A1: {BURSTS} bursts of {BURST_STEPS} steps, alone", _in_ms(alone_ms)),
         Figure("    beside a guest", _in_ms(beside_ms)),
-        Figure("    slower by more than a quarter", f"{slow} of {len(beside_ms)}", "≤ 1", slow <= 1),
+        Figure(
+            "    what each burst costs, in such steps",
+            ", ".join(f"{cost:.1f}" for cost in costs),
+            "≤ 1",
+            max(costs) <= 1,
+        ),
+        Figure("    slower by more than a quarter", f"{', '.join(map(str, slow))} of {BURST_STEPS} steps"),
         Figure("    then the two are", " and ".join(states), "nobody failed", states == ["RUNNING"] * 2),
     ]
 
 
-def _bursts(client: weft.Client, job_id: str, file: Path) -> list[float]:
-    """How long the next steps take, if they need that much: some in a row, and one later."""
+def _bursts(client: weft.Client, job_id: str, file: Path) -> list[list[float]]:
+    """How long the next steps take, if they need that much, with usual ones between the bursts."""
     before = len(list(client.logs(job_id)))
-    for count, of in ((4, 4), (1, 5)):
-        waiting = file.with_suffix(".new")
-        waiting.write_text(str(count))
+    for burst in range(1, BURSTS + 1):
+        waiting, until = file.with_suffix(".new"), before + burst * BURST_STEPS
+        waiting.write_text(str(BURST_STEPS))
         waiting.rename(file)
-        wait_until(lambda of=of: len(list(client.logs(job_id))) >= before + of, "bursts are over")  # type: ignore[misc]
-    return [float(line) for line in list(client.logs(job_id))[before:]]
+        wait_until(lambda until=until: len(list(client.logs(job_id))) >= until, "a burst is over")  # type: ignore[misc]
+    took_ms = [float(line) for line in list(client.logs(job_id))[before:]]
+    return [took_ms[at : at + BURST_STEPS] for at in range(0, len(took_ms), BURST_STEPS)]
 
 
-def _in_ms(some_ms: Sequence[float]) -> str:
-    return ", ".join(f"{each:.0f}" for each in some_ms) + " ms"
+def _in_ms(bursts_ms: Sequence[Sequence[float]]) -> str:
+    return "; ".join(", ".join(f"{each:.0f}" for each in some_ms) for some_ms in bursts_ms) + " ms"
 
 
 PARTS = {

@@ -43,6 +43,11 @@ def wait_until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) ->
         time.sleep(0.1)
 
 
+def task_of(client: weft.Client, job_id: str) -> Task:
+    """What it says of itself, step by step; the daemon hears of it once a second."""
+    return attach(client.home.page(job_id, client.status(job_id)["attempt"], 0))
+
+
 @dataclass(frozen=True)
 class Block:
     """Steps a second of both over a while, warm-up left out."""
@@ -67,7 +72,7 @@ class Pair:
 
     def _task(self, job_id: str) -> Task:
         wait_until(lambda: bool(self._client.status(job_id)["steps"]), f"job {job_id} makes steps")
-        return attach(self._client.home.page(job_id, self._client.status(job_id)["attempt"], 0))
+        return task_of(self._client, job_id)
 
     def _is_measured(self) -> bool:
         said = [event["text"] for event in self._client.events(self.holder_id) if event["what"] == "Measured"]

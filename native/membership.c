@@ -194,7 +194,7 @@ static void fill_slot(const struct weft_turnstile *mine, int64_t base, int64_t w
     struct weft_member *me = &mine->lane->members[mine->slot];
     me->start = mine->start;
     me->memory = (uint64_t)mine->memory;
-    me->base = base;
+    me->base = me->ordered = base;
     me->weight = weight;
     me->used = first_used(mine->lane, weight);
     me->turns = me->needs = me->persistent = me->waits_since = me->away = 0;

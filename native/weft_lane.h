@@ -30,7 +30,8 @@ struct weft_member {
     weft_word bell;  /* it sleeps on the lower half; rung when the turn may be its own */
     weft_word persistent; /* bytes, for whoever looks */
     weft_word away; /* it waits without sleeping: it will come for its turn, and until then others may pass it */
-    uint64_t unused[4];
+    weft_signed_word ordered; /* the base as it was ordered, before what had been used by then was taken off it */
+    uint64_t unused[3];
 };
 
 struct weft_lane {

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import workloads
-from tables import Goal, Outcomes, Scale, Section, days, goals, percent, ratio, seconds, table
+from tables import FULL, Goal, Outcomes, Scale, Section, days, goals, percent, ratio, seconds, table
 from task import Outcome, Task
+
+from weft.sim.cluster import parse_cluster
 
 SLICING = "gandiva:quantum_s=7200:quantum_steps=7200"
 CLAIRVOYANT = ("srtf", "srsf", "allox")
@@ -20,7 +22,6 @@ IDEAL = ("backfill", "las", "tiresias-l", "srtf", "srsf", "weft")
 CLUSTERS = {"philly": "64x8", "helios": "175x4", "pai": "64x8"}
 HEAVIER = {"philly": "38x8", "helios": "105x4", "pai": "52x8"}
 """60 % of the devices; of PAI's 81 %, because its largest gang is 400."""
-DEVICES = {"philly": 512, "helios": 700, "pai": 512}
 LOADS = ("0.9", "1.2")
 AS_ALONE = 1.03
 
@@ -118,16 +119,17 @@ IDEAL_NOTE = "Nobody shares a device there, so those that do nothing else are le
 
 def generated_section(scale: Scale) -> Section:
     groups = []
-    for like, cluster in CLUSTERS.items():
+    clusters = {like: _loaded(cluster, scale) for like, cluster in CLUSTERS.items()}
+    for like, cluster in clusters.items():
         for load in LOADS:
-            workload = f"generated {like} {load} {scale.generated_jobs} {DEVICES[like]}"
+            workload = f"generated {like} {load} {scale.generated_jobs} {parse_cluster(cluster).device_count}"
             ideal = _tasks(workload, cluster, ("srsf", "weft"), "ideal")
             groups.append((like, load, _tasks(workload, cluster, SOME), ideal))
 
     def text(outcomes: Outcomes) -> str:
         parts = []
         for like, load, main, ideal in groups:
-            parts.append(f"### Like {like}, load {load}: {scale.generated_jobs:,} jobs on {CLUSTERS[like]}, seed 1\n")
+            parts.append(f"### Like {like}, load {load}: {scale.generated_jobs:,} jobs on {clusters[like]}, seed 1\n")
             parts.append(goals([*goals_default(main, outcomes), *goals_ideal(ideal, outcomes)]))
             parts.append(_table(main, outcomes))
         return "\n".join(parts)
@@ -136,10 +138,18 @@ def generated_section(scale: Scale) -> Section:
     return Section("generated", "Generated traces", tasks, text)
 
 
+def _loaded(cluster: str, scale: Scale) -> str:
+    """As much of the cluster as can be loaded: fewer jobs need fewer nodes."""
+    nodes, per_node = map(int, cluster.split("x"))
+    return f"{round(nodes * scale.generated_jobs / FULL.generated_jobs)}x{per_node}"
+
+
 def guaranteed_section(scale: Scale) -> Section:
     """Two thirds guaranteed, with quotas that have room for all of them."""
     workload, cluster = f"classed philly {scale.jobs}", CLUSTERS["philly"]
-    tasks = [Task(workload, cluster, policy, quota=DEVICES["philly"]) for policy in ("weft", "antman")]
+    tasks = [
+        Task(workload, cluster, policy, quota=parse_cluster(cluster).device_count) for policy in ("weft", "antman")
+    ]
     if not workloads.path_of("philly").is_file():
         return Section(
             "guaranteed", GUARANTEED_TITLE, (), lambda outcomes: "Needs Philly's file, which is not there.\n"

@@ -21,7 +21,7 @@ from weft.control.measuring import measurement_of
 from weft.control.views import Views, nodes_json
 from weft.control.why import why_live
 from weft.core.commands import Seating
-from weft.core.events import Measured
+from weft.core.events import Grown, Measured
 from weft.core.job import Job
 from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
@@ -322,6 +322,7 @@ def test_what_was_measured_of_a_lease_that_is_over_is_dropped(office: Open, late
         {"rate_hz": -1.0},
         {"rate_hz": None},
         {"utilisation": "much"},
+        {"steps": "many"},
         {"persistent_bytes": 2**64},
         {"ephemeral_bytes": -1},
         {"neighbours": [7]},
@@ -334,6 +335,28 @@ def test_what_makes_no_sense_was_not_measured(odd: dict[str, Any]) -> None:
     said = {"type": "measured", "job": "1", "attempt": 1, "generation": 2, "rate_hz": 4, "utilisation": 0.5}
     said |= {"persistent_bytes": 10, "ephemeral_bytes": 20, "neighbours": ["3", "2"]}
     assert measurement_of(said) == Measurement(1, Measured("1", 2, 4.0, 0.5, 10, 20, ("2", "3")))
+    assert measurement_of({**said, **odd}) is None
+
+
+def test_a_job_that_has_grown_loses_its_company_at_once_and_is_told_of_once(office: Open) -> None:
+    desk, _ = packed(office)
+    desk.instant(measure(desk, "1", 8.0))
+    generation = desk.node.attempts["1"].generation
+
+    def grown(size: int) -> list[str]:
+        return [fact.kind for fact in desk.instant(Measurement(1, Grown("1", generation, size, GIB))).facts]
+
+    assert grown(GIB) == [], "no news"
+    assert grown(99 * GIB)[0] == "Grown"
+    assert desk.running() == {"1"}
+    assert grown(99 * GIB) == []
+    assert "measured: it needs 102400 MiB of a device by now" in told(desk, "1")
+
+
+@pytest.mark.parametrize("odd", [{"persistent_bytes": None}, {"ephemeral_bytes": -1}, {"job": 7}, {"generation": None}])
+def test_what_makes_no_sense_has_not_grown(odd: dict[str, Any]) -> None:
+    said = {"type": "grown", "job": "1", "attempt": 1, "generation": 2, "persistent_bytes": 10, "ephemeral_bytes": 20}
+    assert measurement_of(said) == Measurement(1, Grown("1", 2, 10, 20))
     assert measurement_of({**said, **odd}) is None
 
 

@@ -18,6 +18,7 @@ from weft.core.events import (
     DevicesBlocked,
     Failed,
     Finished,
+    Grown,
     Held,
     Lost,
     Measured,
@@ -78,6 +79,7 @@ FACTS = {
     Measured: st.builds(
         Measured, TEXTS, GENERATIONS, NUMBERS, NUMBERS, SIZES, SIZES, st.lists(TEXTS, max_size=3).map(tuple)
     ),
+    Grown: st.builds(Grown, TEXTS, GENERATIONS, st.integers(0, 2**40), st.integers(0, 2**40)),
     Cancelled: st.builds(Cancelled, TEXTS),
     Held: st.builds(Held, TEXTS, REASONS),
     Released: st.builds(Released, TEXTS, st.sampled_from(Code)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from core_helpers import Make, picture, running, stopped, submitted
 from sharing_helpers import (
@@ -23,6 +25,7 @@ from weft.core.events import (
     Event,
     Failed,
     Finished,
+    Grown,
     Held,
     Lost,
     Measured,
@@ -167,6 +170,23 @@ def test_who_is_found_to_need_more_memory_than_was_known_has_no_company(make: Ma
     commands = scheduler.handle([Measured(who, 1, 1.0, 0.5, 50, 30, (other,))], 5.0)
     assert commands == [Unseat("guest", 1, Reason(Code.SEAT_OUTGROWN, (who,)))]
     assert guests(scheduler) == {}
+
+
+@pytest.mark.parametrize("who", ["holder", "guest"])
+def test_who_has_grown_has_no_company_though_nobody_has_measured_how_fast_it_is_now(make: Make, who: str) -> None:
+    scheduler = a_guest_beside_a_holder(make)
+    measured = Measured(who, 1, 4.0, 0.5, 10, 20)
+    assert scheduler.handle([measured], 4.0) == []
+    assert scheduler.handle([Grown(who, 0, 50, 30), Grown("nobody", 1, 50, 30)], 5.0) == [], "of a lease that is over"
+    assert scheduler.handle([Grown(who, 1, 50, 30)], 6.0) == [Unseat("guest", 1, Reason(Code.SEAT_OUTGROWN, (who,)))]
+    assert scheduler.ledger.jobs[who].measured == replace(measured, persistent_bytes=50, ephemeral_bytes=30)
+    assert scheduler.ledger.jobs[who].alone == measured
+
+
+def test_what_was_declared_counts_until_a_job_is_measured(make: Make) -> None:
+    scheduler = a_guest_beside_a_holder(make)
+    assert scheduler.handle([Grown("guest", 1, 500, 30)], 5.0) == []
+    assert scheduler.ledger.jobs["guest"].measured is None
 
 
 def test_who_is_found_to_need_less_memory_makes_room(make: Make) -> None:

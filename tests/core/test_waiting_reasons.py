@@ -26,6 +26,7 @@ def test_every_code_renders_with_its_details(code: Code) -> None:
 def test_what_became_of_a_packing_is_told_with_its_figure() -> None:
     assert str(Reason(Code.PACKED_KEPT, ("b", 0.31))) == "packed with b: +31%, kept"
     assert str(Reason(Code.PACKED_UNDONE, ("b", 0.97))) == "packed with b, undone: 0.97×"
+    assert str(Reason(Code.PACKED_UNDONE_AFTER, ("b", 0.97, 40))) == "packed with b, undone after 40 steps: 0.97×"
 
 
 def test_a_gang_that_lacks_devices_says_how_many(make: Make) -> None:

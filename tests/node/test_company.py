@@ -16,6 +16,7 @@ from weft.node import idling
 from weft.node.task import Task, attach
 from weft.runtime import layout
 from weft.runtime.layout import Depth
+from weft.runtime.native import library_path
 
 GUEST, HOLDER = {"guest": True}, {"guest": False}
 THROTTLED = {"guest": True, "throttled": True}
@@ -24,6 +25,16 @@ STEPS = """
 import os, sys, time, weft
 while not os.path.exists(sys.argv[1]):
     with weft.step(): time.sleep(0.0005)
+sys.exit(4)
+"""
+GROWING = """
+import os, sys, time, torch, weft
+while not os.path.exists(sys.argv[1]):
+    with weft.step(): torch.zeros(4 << 18).add_(1)
+    time.sleep(0.002)
+with weft.step(): kept = torch.zeros(40 << 18).add_(1)
+with weft.step():
+    while os.path.exists(sys.argv[1]): time.sleep(0.01)
 sys.exit(4)
 """
 RESUMABLE = """
@@ -176,6 +187,20 @@ def test_a_killed_coordinator_leaves_guests_and_holders_as_they_are(node: Node) 
     tell_over(node, "3")
 
 
+def test_guests_on_single_devices_of_a_gang_are_held_back_for_it(node: Node) -> None:
+    begin(node, *(stepping(node, job, seat=THROTTLED, on=(device,)) for job, device in (("2", 0), ("3", 1))))
+    begin(node, stepping(node, on=(0, 1), tasks=2, devices_per_task=1))
+    pids = [node.daemon.next("started", job)["pids"][0] for job in "23"]
+    with attach(node.run / "2.1.0.page") as one, attach(node.run / "3.1.0.page") as other:
+        wait_until(lambda: is_held_back(one) and is_held_back(other), "both are held back")
+        wait_until(lambda: seen(node)["neighbours"] == ["2", "3"], "both are beside it")
+        (node.folder / "over-1").touch()
+        assert node.daemon.end("1")["exit_code"] == 4
+        wait_until(lambda: all(each.duty == 100 and each.wanted == Depth.RUN for each in (one, other)), "they are free")
+    assert [os.sched_getscheduler(pid) for pid in pids] == [os.SCHED_OTHER] * 2
+    tell_over(node, "2", "3")
+
+
 def test_what_a_throttle_has_set_is_undone_when_the_guest_is_alone_and_when_it_holds_its_device(node: Node) -> None:
     begin(node, stepping(node, "2", seat=THROTTLED))
     begin(node, stepping(node))
@@ -253,6 +278,20 @@ def test_what_is_measured_is_told_with_the_neighbours(node: Node) -> None:
     wait_until(lambda: bool(of("1", "2")) and bool(of("2", "1")), "both are measured beside each other")
     assert len(of("1")) == 1, "once a stretch"
     tell_over(node, "1", "2")
+
+
+@pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+def test_a_job_that_grows_is_told_of_though_nothing_can_be_measured_of_its_rate(node: Node) -> None:
+    begin(node, stepping(node, code=GROWING))
+    wait_until(lambda: bool(node.daemon.grown), "what it needs is told")
+    before = sum(node.daemon.grown[-1][size] for size in ("persistent_bytes", "ephemeral_bytes"))
+    (node.folder / "over-1").touch()
+    wait_until(lambda: len(node.daemon.grown) > 1, "that it has grown is told")
+    grown = node.daemon.grown[-1]
+    assert (grown["job"], grown["attempt"], grown["generation"]) == ("1", 1, 1)
+    assert grown["persistent_bytes"] + grown["ephemeral_bytes"] - before >= 40 << 20
+    (node.folder / "over-1").unlink()
+    assert node.daemon.end("1")["exit_code"] == 4
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -241,24 +242,61 @@ def test_limits_fill_the_device_and_nobody_is_below_what_it_must_have(
             assert division.guests[guest.job_id] >= max(MB, guest.persistent_bytes)
 
 
-def test_a_burst_of_the_holder_shrinks_guests_at_once_and_ends_the_stay_of_who_cannot_shrink_that_far() -> None:
-    def limits(needed_bytes: int, state: State) -> tuple[State, Setting]:
-        guests = (Guest("2", False, 20 * MB, 30 * MB), Guest("3", False, 40 * MB, 40 * MB))
-        return adjust(state, Sample((0.1,), None, 0.1, needed_bytes, guests), 1.0, 200 * MB)
+def limits(needed_bytes: int, state: State, now_s: float) -> tuple[State, Setting]:
+    guests = (Guest("2", False, 20 * MB, 30 * MB), Guest("3", False, 40 * MB, 40 * MB))
+    return adjust(state, Sample((0.1,), None, 0.1, needed_bytes, guests), now_s, 200 * MB)
 
-    state, calm = limits(20 * MB, State())
+
+def test_guests_are_given_memory_slowly() -> None:
+    state, seen = State(), list[int]()
+    for tenths in range(10, 70):
+        state, setting = limits(20 * MB, state, tenths / 10)
+        seen.append(setting.guests["2"].limit_bytes or 0)
+        given_bytes = sum(each.limit_bytes or 0 for each in setting.guests.values())
+        assert given_bytes + (setting.holder_limit_bytes or 0) == 200 * MB, "what they have not yet is the holder's"
+    assert seen[0] >= 20 * MB, "what lasts has its room at once"
+    assert {later - sooner for sooner, later in pairwise(seen)} - {0} <= {each * MB for each in range(1, 11)}
+    assert seen[-1] >= 60 * MB
+
+
+def test_a_guest_of_which_nothing_is_known_yet_has_all_there_is_at_once() -> None:
+    guest = Guest("2", False, 0, None)
+    _, setting = adjust(State(), Sample((0.1,), None, 0.1, 20 * MB, (guest,)), 1.0, 200 * MB)
+    assert (setting.guests["2"].limit_bytes or 0) >= 160 * MB
+
+
+def test_guests_on_different_devices_of_a_gang_have_each_device_to_themselves() -> None:
+    def adjusted(*devices: frozenset[int]) -> Setting:
+        state, guests = State(), [Guest(str(i), False, 60 * MB, 20 * MB, devices=at) for i, at in enumerate(devices)]
+        for second in range(1, 20):
+            state, setting = adjust(state, Sample((0.1,), None, 0.1, 20 * MB, tuple(guests)), second, 120 * MB)
+        return setting
+
+    apart = adjusted(frozenset({0}), frozenset({1}))
+    assert [each.limit_bytes for each in apart.guests.values()] == [96 * MB, 96 * MB]
+    assert apart.holder_limit_bytes == 24 * MB
+    together = adjusted(frozenset({0}), frozenset({0}))
+    assert [each.has_room for each in together.guests.values()] == [True, False]
+    one_on_both = adjusted(frozenset({0}), frozenset({0, 1}))
+    assert [each.has_room for each in one_on_both.guests.values()] == [True, False], "on one of its devices it has none"
+
+
+def test_a_burst_of_the_holder_shrinks_guests_at_once_and_ends_the_stay_of_who_cannot_shrink_that_far() -> None:
+    state = State()
+    for second in range(1, 9):
+        state, calm = limits(20 * MB, state, second)
     assert [each.has_room for each in calm.guests.values()] == [True, True]
     assert calm.holder_limit_bytes is not None
     assert calm.holder_limit_bytes >= 36 * MB, "what nobody needs is the holder's"
     assert (calm.guests["2"].limit_bytes or 0) >= 60 * MB, "so that freed blocks can be kept for the next step"
-    state, burst = limits(120 * MB, state)
+    state, burst = limits(120 * MB, state, 8.1)
     assert burst.holder_limit_bytes is not None
     assert burst.holder_limit_bytes >= 126 * MB
     assert all(each.has_room for each in burst.guests.values())
-    state, larger = limits(160 * MB, state)
+    state, larger = limits(160 * MB, state, 8.2)
     assert not larger.guests["3"].has_room
     assert larger.guests["3"].duty == 0
-    _, after = limits(20 * MB, state)
+    _, after = limits(20 * MB, state, 8.3)
     assert after == larger, "the peak is remembered for a while"
 
 

@@ -101,11 +101,11 @@ def turns(node: Node, job: str) -> int:
 
 
 def members(path: Path) -> dict[int, tuple[int, int]]:
-    """The base and the weight of each, by its process."""
+    """The base and the weight of each as they were ordered, by its process."""
     page = path.read_bytes()
     slots = [8 * (lanes.MEMBERS + slot * lanes.MEMBER_WORDS) for slot in range(lanes.LANE_MEMBERS)]
     found = [struct.unpack_from("=16q", page, at) for at in slots]
-    return {each[Member.PID]: (each[Member.BASE], each[Member.WEIGHT]) for each in found if each[Member.PID]}
+    return {each[Member.PID]: (each[Member.ORDERED], each[Member.WEIGHT]) for each in found if each[Member.PID]}
 
 
 def alone(node: Node, seed: str) -> str:
@@ -246,6 +246,27 @@ def test_a_page_is_removed_only_if_no_attempt_and_no_process_uses_its_lane(tmp_p
     assert sorted(each.name for each in tmp_path.iterdir()) == ["lane-0-1", "lane-0-3", "lane-x"]
     laning.set_order(tmp_path / "lane-0-1", {mine[0]}, Seat(base=-3, weight=9))
     assert members(tmp_path / "lane-0-1") == {mine[0]: (-3, 9)}
+
+
+def test_what_was_used_before_an_order_does_not_count_against_it(tmp_path: Path) -> None:
+    """With the least remaining time first: who was paused with 9 s left, after 2 s, and comes back has 9 s left."""
+    page, lane = bytearray(lanes.LANE_BYTES), tmp_path / "lane-0-1"
+    struct.pack_into("=3Q", page, 0, lanes.LANE_MAGIC, lanes.LANE_VERSION, lanes.LANE_BYTES)
+    base_at, used_at = (8 * (lanes.MEMBERS + word) for word in (Member.BASE, Member.USED))
+    struct.pack_into("=Q", page, 8 * lanes.MEMBERS, os.getpid())
+    lane.write_bytes(page)
+
+    def key_after(used_s: int, remaining_s: int) -> int:
+        page[:] = lane.read_bytes()
+        struct.pack_into("=Q", page, used_at, used_s * 10**9)
+        lane.write_bytes(page)
+        laning.set_order(lane, {os.getpid()}, Seat(base=remaining_s * 10**6, weight=-1))
+        return int(struct.unpack_from("=q", lane.read_bytes(), base_at)[0]) - used_s * 10**6
+
+    assert key_after(0, 11) == 11 * 10**6
+    assert key_after(2, 11) == 9 * 10**6, "the same order"
+    assert key_after(2, 9) == 9 * 10**6, "a new one"
+    assert key_after(3, 9) == 8 * 10**6
 
 
 @pytest.mark.parametrize("how", ["a gang", "two devices", "no library"])

@@ -47,19 +47,6 @@ def test_it_is_told_again_if_the_rate_of_the_last_minute_has_moved(rate_hz: floa
     assert later.after(rate.rate_hz, Used(70, 0.0)).told_hz == (pytest.approx(rate_hz, rel=0.02) if is_told else 20)
 
 
-@pytest.mark.parametrize(("grown_mb", "is_told"), [(0, False), (1, False), (9, True), (-50, False)])
-def test_a_job_that_has_grown_is_told_of_though_its_rate_is_the_same(grown_mb: int, is_told: bool) -> None:
-    needs_bytes = (100 + grown_mb) << 20
-    told = watched(Stretch(), 0, 10, rate_hz=20).after(20, Used(10, 0.0), 100 << 20)
-    later = watched(told, 11, 14, rate_hz=20, step=220)
-    rate = later.due(14, needs_bytes)
-    assert (rate is not None) is is_told
-    if rate is not None:
-        assert later.has_moved(rate.rate_hz, needs_bytes)
-        again = later.after(rate.rate_hz, Used(14, 0.0), needs_bytes)
-        assert not again.has_grown(needs_bytes)
-
-
 @pytest.mark.parametrize("change", [{"neighbours": frozenset({"2"})}, {"duty": 50}, {"is_paused": True}])
 def test_any_change_begins_a_new_stretch_that_is_told_anew(change: dict[str, object]) -> None:
     stretch = watched(Stretch(), 0, 10, rate_hz=20)

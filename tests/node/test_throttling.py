@@ -146,7 +146,9 @@ def test_a_burst_of_the_holder_shrinks_the_guest_and_nobody_fails(tmp_path: Path
         with Throttle(holder, 44 * MB) as throttle:
             throttle.add("2", guest)
             before = tick_until(throttle, "sharing")
+            wait_until(lambda: throttle.tick(time.monotonic()) and not throttle.is_burst_seen, "its steps are alike")
             burst.touch()
+            wait_until(lambda: throttle.is_burst_seen, "it is seen between two ticks")
             wait_until(lambda: _holder_limit(throttle) >= 42 * MB, "the holder has grown")
             after = throttle.tick(time.monotonic())
             assert before.holder_limit_bytes is not None

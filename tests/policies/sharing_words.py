@@ -41,12 +41,13 @@ class Stage:
         utilisation: float = 0.3,
         memory_bytes: tuple[int, int] = (GB, GB),
         neighbours: tuple[str, ...] = (),
+        steps: int = 0,
     ) -> list[Command]:
         """As if the node had looked at each of them, one like the other."""
         return self.tell(
             now,
             *(
-                Measured(name, self.job(name).generation, rate_hz, utilisation, *memory_bytes, neighbours)
+                Measured(name, self.job(name).generation, rate_hz, utilisation, *memory_bytes, neighbours, steps)
                 for name in names
             ),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from policy_helpers import by_id, cluster, job, run
@@ -10,6 +11,7 @@ from sharing_words import GB, Stage, told
 
 from weft.core.errors import InputError
 from weft.core.events import Finished, Measured
+from weft.core.values import JobClass
 from weft.policies.order.arrival import Arrival
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
@@ -118,3 +120,48 @@ def test_in_a_simulated_cluster_the_holder_runs_as_if_alone_and_the_guest_gets_m
 def test_values_that_make_no_sense_are_refused(parameters: dict[str, float]) -> None:
     with pytest.raises(InputError, match="filling takes a busy above 0"):
         POLICIES["antman"](**parameters)
+
+
+def beside_a_gang(policy: str, **holder: Any) -> Stage:
+    """A gang of 4, half of whose time is idle, on two nodes; guests of 1, 1, 2 and 3 devices wait."""
+    stage = Stage(POLICIES[policy](), 2, 2)
+    stage.submit(0.0, "gang", gang_size=4, memory_bytes=2 * GB, **holder)
+    for name, size in (("a", 1), ("b", 1), ("two", 2), ("three", 3)):
+        stage.submit(1.0, name, gang_size=size, memory_bytes=2 * GB, job_class=JobClass.OPPORTUNISTIC)
+    stage.measure(20.0, "gang", utilisation=0.5)
+    stage.tell(60.0)
+    return stage
+
+
+@pytest.mark.parametrize("policy", ["antman", "weft"])
+def test_smaller_jobs_fill_what_single_devices_of_a_gang_leave_idle(policy: str) -> None:
+    stage = beside_a_gang(policy)
+    assert {name: seat.allocation for name, seat in stage.seated.items()} == {
+        "two": ((0, 0b11),),
+        "a": ((1, 0b01),),
+        "b": ((1, 0b10),),
+    }, "who needs three would be spread over nodes"
+    assert all(seat.is_throttled and not seat.lane for seat in stage.seated.values())
+
+
+def test_nobody_fills_a_part_of_a_gang_that_does_not_share() -> None:
+    assert not beside_a_gang("antman", may_share=False).seated
+
+
+def test_on_a_device_of_a_gang_sits_one_and_memory_is_counted_for_each() -> None:
+    stage = Stage(POLICIES["antman"](), 2, memory_bytes=4 * GB)
+    stage.submit(0.0, "gang", gang_size=2, memory_bytes=2 * GB)
+    large, small = ("large", 3 * GB), (("a", 2 * GB), ("b", 2 * GB), ("c", 2 * GB))
+    for name, memory_bytes in (large, *small):
+        stage.submit(1.0, name, memory_bytes=memory_bytes, job_class=JobClass.OPPORTUNISTIC)
+    stage.measure(20.0, "gang", utilisation=0.5)
+    stage.tell(60.0)
+    assert set(stage.seated) == {"a", "b"}
+
+
+def test_who_sits_on_a_part_and_gets_nothing_leaves() -> None:
+    stage = beside_a_gang("antman")
+    guest = stage.job("a")
+    guest.alone, guest.alone_on = Measured("a", guest.generation, 10.0, 0.5, GB, GB), ("any", 1)
+    stage.measure(80.0, "a", rate_hz=0.01, neighbours=("gang",))
+    assert "unseat a: beside gang it made 0.1% of what it makes alone" in stage.lines

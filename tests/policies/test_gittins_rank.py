@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from sharing_words import Stage
 
-from weft.core.events import Finished
+from weft.core.events import Cancelled, Finished, Held, Released, Submitted
+from weft.core.scheduler import Scheduler
+from weft.core.snapshot import restored, snapshot
+from weft.core.values import JobSpec
 from weft.policies.history import History
 from weft.policies.order.gittins_rank import ENOUGH, GittinsRank
 from weft.policies.policy import Policy
@@ -79,13 +82,65 @@ def test_those_that_never_ran_go_by_what_their_tenant_had_had_when_they_came() -
     assert stage.running == {"c"}
 
 
+def order_of(stage: Stage, running: str, jobs: int) -> list[str]:
+    """Who comes next on its one device, when each ends after a second."""
+    order = []
+    for _ in range(jobs):
+        stage.tell(stage.now + 1.0, Finished(running, stage.job(running).generation))
+        (running,) = stage.running
+        order.append(running)
+    return order
+
+
+def test_many_newcomers_of_one_tenant_do_not_go_before_the_next_of_another() -> None:
+    stage = Stage(Policy(GittinsRank(THRESHOLDS)), 1)
+    stage.submit(0.0, "running", tenant="third")
+    stage.submit(1.0, *(f"m{i}" for i in range(50)), tenant="many")
+    stage.submit(2.0, "one", tenant="few")
+    stage.submit(3.0, "two", tenant="few")
+    assert order_of(stage, "running", 4) == ["m0", "one", "m1", "two"]
+
+
+def test_the_promise_to_many_newcomers_outlives_the_scheduler_that_made_it() -> None:
+    """A daemon that is started again tells nobody who came when."""
+    jobs = Stage(Policy(GittinsRank(THRESHOLDS)), 1)
+    jobs.submit(0.0, "running", tenant="third")
+    jobs.submit(1.0, "m0", "m1", "m2", tenant="many")
+    stage = Stage(Policy(GittinsRank(THRESHOLDS)), 1)
+    stage.scheduler = Scheduler(restored(snapshot(jobs.scheduler.ledger)), Policy(GittinsRank(THRESHOLDS)))
+    stage.submit(2.0, "one", tenant="few")
+    assert order_of(stage, "running", 3) == ["m0", "one", "m1"]
+
+
+def test_who_is_held_by_its_owner_counts_for_nobody() -> None:
+    stage = Stage(Policy(GittinsRank(THRESHOLDS)), 1)
+    stage.submit(0.0, "running", tenant="third")
+    held = [f"m{i}" for i in range(5)]
+    stage.tell(1.0, *(Submitted(JobSpec(each, 1, tenant="many")) for each in held), *map(Held, held))
+    stage.submit(2.0, "first", tenant="many")
+    stage.submit(3.0, "other", tenant="few")
+    stage.tell(4.0, *map(Released, held))
+    assert order_of(stage, "running", 3) == ["first", "other", "m0"]
+
+
+def test_who_leaves_without_having_run_counts_for_nobody() -> None:
+    stage = Stage(Policy(GittinsRank(THRESHOLDS)), 1)
+    stage.submit(0.0, "running", tenant="third")
+    stage.submit(1.0, "a", "b", "c", tenant="many")
+    stage.tell(2.0, *(Cancelled(each) for each in "abc"))
+    stage.submit(3.0, "d", tenant="many")
+    stage.submit(4.0, "other", tenant="few")
+    stage.tell(5.0, Finished("running", 1))
+    assert stage.running == {"d"}
+
+
 def test_a_job_that_is_over_leaves_no_tag() -> None:
     learning = GittinsRank(THRESHOLDS)
     stage = Stage(Policy(learning), 1)
     stage.submit(0.0, "a", "b")
     stage.tell(5.0, Finished("a", 1))
     stage.tell(9.0, Finished("b", 1))
-    assert learning._tags == {}
+    assert len(learning._newcomers) == 0
 
 
 @pytest.mark.parametrize("attained", [0.0, 10.0, 99.0, 100.0, 1000.0])

@@ -35,7 +35,9 @@ def test_a_guest_that_gets_next_to_nothing_leaves_with_a_reason(policy: str) -> 
 
 def test_one_that_gets_a_tenth_stays() -> None:
     stage = filled()
-    assert told(stage.measure(150.0, "guest", rate_hz=0.4, neighbours=("holder0",))) == []
+    assert told(stage.measure(150.0, "guest", rate_hz=0.4, neighbours=("holder0",))) == [
+        "tell guest: beside holder0: 10% of its speed alone"
+    ]
 
 
 def test_what_was_measured_beside_an_earlier_holder_says_nothing_of_this_one() -> None:

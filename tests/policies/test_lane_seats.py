@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from policy_helpers import by_id, cluster, job, run
 from sharing_words import GB, Stage
 
-from weft.core.commands import Seat, Start
+from weft.core.commands import Seat, Seating, Start
 from weft.core.errors import InputError
-from weft.core.events import Finished
+from weft.core.events import (
+    Cancelled,
+    DevicesBlocked,
+    Event,
+    Finished,
+    Held,
+    Lost,
+    Measured,
+    Progressed,
+    Released,
+    Submitted,
+)
+from weft.core.job import Job
 from weft.core.memory import Memory, needed_bytes
+from weft.core.scheduler import Scheduler
+from weft.core.sharing import Offer, Sharing, holders, members_on
+from weft.core.values import Cluster, JobSpec, Node
+from weft.core.view import View
+from weft.policies.order.arrival import Arrival
+from weft.policies.order.attained import Attained
+from weft.policies.order.rotation import Rotation
+from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.lane_choice import choose_lane
+from weft.policies.share.lane_choice import Room
+from weft.policies.share.lanes import Lanes
+from weft.policies.stages import Order
 from weft.sim.interference import Fitted
 from weft.sim.world import World
+
+
+def choose_lane(capacity_bytes: int, lanes: dict[int, list[Memory]], job: Memory) -> int | None:
+    return Room(capacity_bytes, [(memory, lane) for lane, some in lanes.items() for memory in some]).choose_lane(job)
 
 
 def test_the_golden_vector_with_its_third_job_rejected() -> None:
@@ -69,6 +96,51 @@ def test_whoever_is_let_in_the_device_is_large_enough_and_who_is_not_would_fit_n
         else:
             lanes.setdefault(lane, []).append(memory)
             assert needed_bytes([*members, (memory, lane)]) <= capacity_bytes
+
+
+def chosen_plainly(capacity_bytes: int, members: list[tuple[Memory, int]], job: Memory, most: int) -> int | None:
+    """The rules as they are written down: each lane in its turn, and the whole device counted for each."""
+    lanes: dict[int, list[int]] = {}
+    for memory, lane in members:
+        lanes.setdefault(lane, []).append(memory.ephemeral_bytes)
+    new = next(lane for lane in range(1, len(lanes) + 2) if lane not in lanes)
+    sizes = sorted((max(some), lane) for lane, some in lanes.items() if lane)
+    large_enough = [lane for size, lane in sizes if size >= job.ephemeral_bytes]
+    to_grow = [lane for size, lane in sizes if size < job.ephemeral_bytes]
+    tried = [*([new] if len(sizes) < most else []), *large_enough, *to_grow]
+    return next((lane for lane in tried if needed_bytes([*members, (job, lane)]) <= capacity_bytes), None)
+
+
+@given(
+    members=st.lists(st.tuples(MEMORIES, st.integers(0, 4)), max_size=12),
+    capacity_bytes=st.integers(1, 400),
+    job=MEMORIES,
+    most=st.integers(1, 6),
+)
+@settings(max_examples=300, derandomize=True, database=None, deadline=None)
+def test_a_lane_is_chosen_as_if_the_whole_device_were_counted_for_each(
+    members: list[tuple[Memory, int]], capacity_bytes: int, job: Memory, most: int
+) -> None:
+    room = Room(capacity_bytes, members)
+    assert room.choose_lane(job, most) == chosen_plainly(capacity_bytes, members, job, most)
+
+
+@given(jobs=st.lists(MEMORIES, max_size=12), capacity_bytes=st.integers(1, 150), most=st.integers(1, 4), late=MEMORIES)
+@settings(max_examples=300, derandomize=True, database=None, deadline=None)
+def test_who_finds_no_lane_finds_none_when_others_have_come(
+    jobs: list[Memory], capacity_bytes: int, most: int, late: Memory
+) -> None:
+    """Nor does who needs more; though a lane that somebody has made larger has a place for a larger T."""
+    room, found = Room(capacity_bytes), []
+    for memory in jobs:
+        found.append(room.choose_lane(late, most))
+        lane = room.choose_lane(memory, most)
+        if lane is not None:
+            room.add(memory, lane)
+    assert found == sorted(found, key=lambda lane: lane is None)
+    if None in found:
+        larger = Memory(late.persistent_bytes + 1, late.ephemeral_bytes)
+        assert room.choose_lane(larger, most) is None
 
 
 # ---- the whole policy
@@ -208,6 +280,161 @@ def test_guests_that_another_policy_held_back_leave_and_come_back_in_lanes() -> 
     assert stage.lines[-1] == "unseat guest: another policy seated it, by a rule that this one does not have"
     stage.tell(72.0)
     assert (stage.seated["guest"].lane, stage.seated["guest"].is_throttled) == (1, False)
+
+
+# ---- it looks only when there is something to see, and sees what it would see at every look
+
+
+class Plainly(Lanes):
+    """Each who waits is tried on each device at each decision, and what was offered must be the same."""
+
+    def seat(self, view: View) -> Sharing:
+        sharing = super().seat(view)
+        assert [(offer.job_id, offer.seating) for offer in sharing.offers] == self.plainly(view)
+        return sharing
+
+    def plainly(self, view: View) -> list[tuple[str, Seating]]:
+        held, found = holders(view.ledger), []
+        usable = [
+            (node, at)
+            for node, there in enumerate(view.nodes)
+            for at in range(there.device_count)
+            if view.is_present[node] and not view.ledger.blocked_masks[node] >> at & 1
+        ]
+        devices = {device: members_on(view.ledger, device, held) for device in usable}
+        for waiting in view.jobs.values():
+            may_sit = waiting.is_waiting and waiting.seating is None and waiting.gang_size == 1
+            for device in sorted(devices, key=lambda one: (len(devices[one]), one)) if may_sit else ():
+                lane = self.lane_on(view.nodes[device[0]], devices[device], waiting)
+                if lane is not None:
+                    beside = sum(there == lane for _, there in devices[device])
+                    devices[device].append((waiting, lane))
+                    found.append((waiting.id, Seating(((device[0], 1 << device[1]),), lane, speed=1 / (beside + 1))))
+                    break
+        return found
+
+    def lane_on(self, node: Node, members: list[tuple[Job, int]], job: Job) -> int | None:
+        known = [(one.memory, lane) for one, lane in members if one.memory and one.spec.may_share]
+        together = [(memory, lane) for memory, lane in known if memory]
+        is_open = node.memory_bytes and len(together) == len(members) < self.members
+        if not is_open or not job.memory or not job.spec.may_share or not job.spec.allows(node.device_type):
+            return None
+        return chosen_plainly(node.memory_bytes or 0, together, job.memory, self.lanes)
+
+
+ORDERS: list[Callable[[], Order]] = [
+    lambda: Arrival(strict=False),
+    lambda: Attained(2.0),
+    lambda: Rotation(3.0, 50.0),
+]
+HAPPENINGS = (
+    *("submit", "submit", "measure", "measure", "measure", "finish", "finish", "lose", "lose"),
+    *("hold", "release", "cancel", "block", "wait"),
+)
+MIXED = Cluster((Node("n0", 2, "V100", 60), Node("n1", 2, "K80", 40), Node("n2", 1, "V100")))
+
+
+class Anything:
+    """What is told to happen to a scheduler happens to whoever is next in number."""
+
+    def __init__(self, order: Order, lanes: int, members: int) -> None:
+        policy = Policy(order, share=Plainly(lanes=lanes, members=members))
+        self.stage = Stage(policy)
+        self.stage.scheduler = Scheduler(MIXED, policy)
+        self.ledger = self.stage.scheduler.ledger
+        self.named = 0
+
+    def happen(self, what: str, number: int, pause_s: float) -> None:
+        now = self.stage.now + pause_s
+        self.stage.tell(now)  # so that it is known who computes then
+        computing = [job for job in self.ledger.jobs.values() if job.is_computing]
+        told = [Progressed(job.id, job.generation, 1.0) for job in computing[: number % 3]]
+        self.stage.tell(now, *self.events(what, number, computing), *told)
+
+    def events(self, what: str, number: int, computing: list[Job]) -> list[Event]:
+        if what == "submit":
+            return [self.submitted(number + at) for at in range(1 + number % 7)]
+        if what == "block":
+            return [DevicesBlocked("n0", number % 4)]
+        if what == "wait":
+            return []
+        some = list(self.ledger.jobs.values()) if what in ("cancel", "hold", "release") else computing
+        if not some:
+            return []
+        job = some[number % len(some)]
+        match what:
+            case "measure":
+                return [Measured(job.id, job.generation, 1.0, 0.5, number % 13, number % 37)]
+            case "finish":
+                return [Finished(job.id, job.generation)]
+            case "lose":
+                return [Lost(job.id, job.generation)]
+            case "cancel":
+                return [Cancelled(job.id)]
+            case "hold":
+                return [] if job.is_running else [Held(job.id)]
+        return [Released(job.id)] if job.holds else []
+
+    def submitted(self, number: int) -> Submitted:
+        self.named += 1
+        kind = (None, None, frozenset({"V100"}), frozenset({"K80"}))[number % 4]
+        memory_bytes = (None, 1, 7, 20, 35)[number % 5]
+        may_share = number % 11 != 0
+        name = f"j{self.named}"
+        return Submitted(JobSpec(name, device_types=kind, memory_bytes=memory_bytes, may_share=may_share))
+
+
+@given(
+    order=st.sampled_from(ORDERS),
+    lanes=st.integers(1, 4),
+    members=st.sampled_from((2, 5, 62)),
+    story=st.lists(
+        st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 10_000), st.sampled_from((0.0, 0.5, 4.0))),
+        min_size=10,
+        max_size=50,
+    ),
+)
+@settings(max_examples=200, derandomize=True, database=None, deadline=None, phases=(Phase.generate,))
+def test_nobody_is_overlooked_whatever_happens(
+    order: Callable[[], Order], lanes: int, members: int, story: list[tuple[str, int, float]]
+) -> None:
+    anything = Anything(order(), lanes, members)
+    for what, number, pause_s in story:
+        anything.happen(what, number, pause_s)
+
+
+class Watched(Lanes):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.looked_at_s: list[float] = []
+
+    def _offers(self, view: View) -> list[Offer]:
+        self.looked_at_s.append(view.now)
+        return super()._offers(view)
+
+
+def test_those_who_wait_are_looked_at_only_when_something_has_changed_for_them() -> None:
+    share = Watched()
+    stage = Stage(Policy(Arrival(strict=False), share=share), 1)
+    stage.submit(0.0, "a", "b", memory_bytes=10 * GB)
+    stage.tell(1.0)
+    stage.tell(2.0, Progressed("a", 1, 7.0))
+    assert share.looked_at_s == [0.0]
+    stage.measure(3.0, "a")
+    assert share.looked_at_s == [0.0, 3.0]
+    assert set(stage.seated) == {"b"}
+
+
+def test_what_changed_at_a_decision_that_failed_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = POLICIES["salus"]()
+    stage = Stage(policy, 1)
+    stage.submit(0.0, "a", "b", memory_bytes=10 * GB)
+    with monkeypatch.context() as patch:
+        patch.setattr(policy, "decide", lambda view: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            stage.measure(1.0, "a")
+    stage.tell(2.0)
+    assert set(stage.seated) == {"b"}
 
 
 @pytest.mark.parametrize("parameters", [{"in_lane": "lottery"}, {"members": 1}])

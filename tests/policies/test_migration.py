@@ -6,7 +6,7 @@ import pytest
 from sharing_words import GB, Stage, told
 
 from weft.core.errors import InputError
-from weft.core.events import Finished, NodeJoined
+from weft.core.events import Finished, Measured, NodeJoined, NodeLost
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, Node
 from weft.policies.migration import Migration
@@ -69,6 +69,49 @@ def test_of_a_job_that_was_not_measured_before_its_move_no_gain_is_told() -> Non
     stage = of_two_types()
     stage.tell(1000.0, Finished("other", 1))
     assert told(stage.measure(1050.0, "slow", rate_hz=3.9)) == []
+
+
+def test_a_measure_beside_somebody_who_came_after_the_move_says_nothing_of_what_it_gained() -> None:
+    stage = of_two_types()
+    stage.measure(50.0, "slow", rate_hz=1.0)
+    stage.tell(1000.0, Finished("other", 1))
+    assert told(stage.measure(1050.0, "slow", rate_hz=0.8, neighbours=("guest",))) == []
+    assert told(stage.measure(1110.0, "slow", rate_hz=3.9)) == [], "nor does what comes later"
+
+
+def test_a_later_lease_says_nothing_of_what_a_move_gained() -> None:
+    stage = of_two_types()
+    stage.measure(50.0, "slow", rate_hz=1.0)
+    stage.tell(1000.0, Finished("other", 1))
+    moved = stage.job("slow").generation
+    stage.tell(1010.0, NodeLost("n1"))
+    assert stage.job("slow").generation == moved + 1
+    assert told(stage.measure(1050.0, "slow", rate_hz=0.8)) == []
+
+
+def test_a_measure_that_comes_as_it_is_moved_says_nothing_of_what_the_move_gained() -> None:
+    stage = of_two_types()
+    stage.measure(50.0, "slow", rate_hz=1.0)
+    lease = stage.job("slow").generation
+    stage.tell(1000.0, Finished("other", 1), Measured("slow", lease, 1.0, 0.3, GB, GB))
+    assert [line for line in stage.lines if "measured" in line] == []
+    assert told(stage.measure(1050.0, "slow", rate_hz=3.9)) == ["tell slow: migrated: +290% measured"]
+
+
+def test_what_it_gained_is_told_against_what_it_made_with_nobody_beside_it() -> None:
+    """It was slower beside a guest, which left: that is not the move's merit."""
+    stage = of_two_types()
+    stage.measure(50.0, "slow", rate_hz=1.0)
+    stage.measure(110.0, "slow", rate_hz=0.5, neighbours=("guest",))
+    stage.tell(1000.0, Finished("other", 1))
+    assert told(stage.measure(1050.0, "slow", rate_hz=4.0)) == ["tell slow: migrated: +300% measured"]
+
+
+def test_of_a_job_that_was_measured_only_beside_a_guest_no_gain_is_told() -> None:
+    stage = of_two_types()
+    stage.measure(110.0, "slow", rate_hz=0.5, neighbours=("guest",))
+    stage.tell(1000.0, Finished("other", 1))
+    assert told(stage.measure(1050.0, "slow", rate_hz=4.0)) == []
 
 
 def spread_gang(**described: object) -> Stage:

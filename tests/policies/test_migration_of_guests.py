@@ -55,6 +55,13 @@ def test_what_parting_gained_is_measured_and_told() -> None:
     assert told(stage.measure(200.0, "a", rate_hz=4.0)) == ["tell a: migrated: +67% measured"]
 
 
+def test_a_measure_beside_a_new_guest_says_nothing_of_what_parting_gained() -> None:
+    stage = packed_pair()
+    stage.tell(160.0, VACATED)
+    assert told(stage.measure(200.0, "a", rate_hz=2.0, neighbours=("c",))) == []
+    assert told(stage.measure(260.0, "a", rate_hz=4.0)) == []
+
+
 def test_a_guest_is_parted_only_when_that_gains_more_than_it_costs() -> None:
     """Together they lack 0.8 of a device: 80 s are made good in 60 s of the guest's run, at 190 s."""
     stage = packed_pair(packing(80.0))

@@ -94,6 +94,13 @@ def test_a_pair_that_was_kept_is_undone_when_it_no_longer_pays() -> None:
     assert told(undone) == ["unseat a: packed with b, undone: 0.70×"]
 
 
+def test_it_is_said_after_how_many_steps_a_pair_was_undone() -> None:
+    stage = packed_pair()
+    stage.measure(152.0, "a", rate_hz=0.4, neighbours=("b",), steps=22)
+    undone = stage.measure(153.0, "b", rate_hz=1.2, neighbours=("a",), steps=18)
+    assert told(undone) == ["unseat a: packed with b, undone after 40 steps: 0.70×"]
+
+
 def test_a_pair_that_does_less_is_undone_and_left_alone_twice_as_long_each_time() -> None:
     stage = packed_pair(back_off_s=100.0)
     tried_s, undone_s = [], []

@@ -2,7 +2,7 @@
 
 After a change that is meant to change decisions, record them again and read the difference:
 
-    python tests/properties/test_recorded_decisions.py --record
+    PYTHONPATH=tests python tests/properties/test_recorded_decisions.py --record
 """
 
 from __future__ import annotations

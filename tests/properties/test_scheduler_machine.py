@@ -25,6 +25,7 @@ from weft.core.events import (
     Event,
     Failed,
     Finished,
+    Grown,
     Held,
     Lost,
     Measured,
@@ -243,6 +244,11 @@ class Anything(RuleBasedStateMachine):
                 for at, job in enumerate(self.computing())
             )
         )
+
+    @rule(pause_s=PAUSES_S, sizes=st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1, max_size=3))
+    def grow(self, pause_s: float, sizes: list[tuple[int, int]]) -> None:
+        self.let_pass(pause_s)
+        self.tell(*(Grown(job.id, job.generation, *sizes[at % len(sizes)]) for at, job in enumerate(self.computing())))
 
     def neighbours_of(self, job: Job) -> tuple[str, ...]:
         def where(one: Job) -> set[Device]:

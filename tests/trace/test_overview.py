@@ -10,10 +10,10 @@ from weft.sim.trace import read_trace
 ROWS = "arrival,duration,gang,tenant,model\n100,10,1,a,vgg\n200,20,2,b,vgg\n300,30,4,a,\n7400,40,1,a,bert\n"
 
 
-def test_the_offered_load_is_all_device_seconds_over_the_span(write):
+def test_the_offered_load_is_of_the_device_seconds_before_the_last_arrival(write):
     found = overview(read_trace(write(ROWS)))
     assert (found.trace, found.jobs, found.span_s) == ("jobs", 4, 7300.0)
-    assert found.busy_devices == pytest.approx((10 + 40 + 120 + 40) / 7300)
+    assert found.busy_devices == pytest.approx((10 + 40 + 120) / 7300)
 
 
 def test_quantiles_are_of_durations_and_of_durations_times_gangs(write):
@@ -42,4 +42,4 @@ def test_jobs_that_arrive_at_once_have_no_load_but_an_hour(write):
 
 
 def test_only_the_first_jobs_count_if_asked(write):
-    assert overview(read_trace(write(ROWS), first=2)).busy_devices == pytest.approx(50 / 100)
+    assert overview(read_trace(write(ROWS), first=2)).busy_devices == pytest.approx(10 / 100)

@@ -84,8 +84,8 @@ def inspect(file: str, jobs: int | None, form: str | None, is_json: bool) -> Non
     default=0.9,
     show_default=True,
     metavar="L",
-    help="Offered load: the mean of the devices that all jobs keep busy between the first arrival and the last, "
-    "over --devices. It sets how fast jobs arrive.",
+    help="Offered load: the share of --devices that would be busy, on the average between the first arrival and the "
+    "last, if no job waited. It sets how fast jobs arrive, so few jobs for many devices come in a rush.",
 )
 @click.option("--devices", required=True, type=int, metavar="D", help="Of the cluster; no gang is larger.")
 @click.option("--tenants", type=int, default=1, show_default=True, metavar="N", help="The first has the most jobs.")

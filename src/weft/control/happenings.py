@@ -74,6 +74,9 @@ def event_in_words(kind: str, body: Json) -> str | None:
         case "Measured":
             beside = f"beside {', '.join(body['neighbours'])}" if body["neighbours"] else "alone"
             return f"measured: {body['rate_hz']:.3g} steps a second {beside}"
+        case "Grown":
+            needs_bytes = body["persistent_bytes"] + body["ephemeral_bytes"]
+            return f"measured: it needs {needs_bytes / 2**20:.0f} MiB of a device by now"
         case "Held":
             reason = reason_of(body["reason"])
             return None if reason.code is Code.ENDING else f"{reason}"

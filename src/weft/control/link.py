@@ -95,7 +95,7 @@ class Link:
                 task.add_done_callback(_raise)
             case "devices":
                 await self._ask(Devices(message["devices"]))
-            case "measured":
+            case "measured" | "grown":
                 word = measurement_of(message)
                 if word is not None:
                     asyncio.create_task(self._measured(word)).add_done_callback(_raise)

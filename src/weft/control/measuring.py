@@ -9,49 +9,65 @@ from typing import TYPE_CHECKING, Any
 
 from weft.control.inputs import Measurement
 from weft.control.memory import MOST_COUNTED
-from weft.core.events import Measured
+from weft.core.events import Grown, Measured
 from weft.core.job import Job
 
 if TYPE_CHECKING:
     from weft.control.desk import Desk
 
 MOST_NEIGHBOURS = 1_000
+SIZES = ("persistent_bytes", "ephemeral_bytes")
 
 
 def measurement_of(message: Mapping[str, Any]) -> Measurement | None:
     """A node's word, if it makes sense; it comes from pages that a job may have written over."""
-    numbers = [message.get(name) for name in ("rate_hz", "utilisation")]
-    sizes = [message.get(name) for name in ("persistent_bytes", "ephemeral_bytes")]
-    is_weighed = sizes != [None, None]
-    neighbours = message.get("neighbours") or []
-    is_sane = (
+    is_about_an_attempt = (
         isinstance(message.get("job"), str)
         and isinstance(message.get("attempt"), int)
         and isinstance(message.get("generation"), int)
-        and all(
-            isinstance(number, int | float) and 0 <= number <= MOST_COUNTED
-            for number in (numbers + sizes if is_weighed else numbers)
-        )
+    )
+    if not is_about_an_attempt:
+        return None
+    told = _grown_of(message) if message.get("type") == "grown" else _measured_of(message)
+    return Measurement(message["attempt"], told) if told else None
+
+
+def _measured_of(message: Mapping[str, Any]) -> Measured | None:
+    numbers = [message.get("rate_hz"), message.get("utilisation"), message.get("steps", 0)]
+    sizes = [message.get(name) for name in SIZES]
+    is_weighed = sizes != [None, None]
+    neighbours = message.get("neighbours") or []
+    is_sane = (
+        all(_is_number(number) for number in (numbers + sizes if is_weighed else numbers))
         and isinstance(neighbours, list)
         and len(neighbours) <= MOST_NEIGHBOURS
         and all(isinstance(each, str) for each in neighbours)
     )
     if not is_sane:
         return None
-    rate_hz, utilisation = (float(number or 0) for number in numbers)
+    rate_hz, utilisation, steps = (float(number or 0) for number in numbers)
     persistent_bytes, ephemeral_bytes = (int(size or 0) if is_weighed else None for size in sizes)
-    return Measurement(
-        message["attempt"],
-        Measured(
-            message["job"],
-            message["generation"],
-            rate_hz,
-            utilisation,
-            persistent_bytes,
-            ephemeral_bytes,
-            tuple(sorted(neighbours)),
-        ),
+    return Measured(
+        message["job"],
+        message["generation"],
+        rate_hz,
+        utilisation,
+        persistent_bytes,
+        ephemeral_bytes,
+        tuple(sorted(neighbours)),
+        int(steps),
     )
+
+
+def _grown_of(message: Mapping[str, Any]) -> Grown | None:
+    sizes = [message.get(name) for name in SIZES]
+    if not all(map(_is_number, sizes)):
+        return None
+    return Grown(message["job"], message["generation"], *(int(size or 0) for size in sizes))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= MOST_COUNTED
 
 
 def measured(desk: Desk, word: Measurement, now: float) -> None:
@@ -60,8 +76,20 @@ def measured(desk: Desk, word: Measurement, now: float) -> None:
     if record is None or not record.is_alive or record.ending or record.attempt != word.attempt:
         return
     job = desk.job(record.id)
-    if job.is_computing and job.generation == word.measured.generation:
+    if not job.is_computing or job.generation != word.measured.generation:
+        return
+    if isinstance(word.measured, Measured):
         desk.tell(_with_known_memory(word.measured, job), now)
+    elif _is_news(word.measured, job):
+        desk.tell(word.measured, now)
+
+
+def _is_news(told: Grown, job: Job) -> bool:
+    """A coordinator that is new does not know what was told before."""
+    if job.measured is None or job.memory is None:
+        return False
+    known_bytes = job.memory.persistent_bytes + job.memory.ephemeral_bytes
+    return told.persistent_bytes + told.ephemeral_bytes > known_bytes
 
 
 def _with_known_memory(told: Measured, job: Job) -> Measured:

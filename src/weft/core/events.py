@@ -58,6 +58,18 @@ class Measured:
     """What it has of a device's memory; None where nobody can see that."""
     neighbours: tuple[str, ...] = ()
     """Who computed on its devices meanwhile; empty if it was alone there."""
+    steps: int = 0
+    """How many were counted for that; 0 if nobody says."""
+
+
+@value
+class Grown:
+    """A job needs more of a device's memory than was known; of its rate nothing new is."""
+
+    job_id: str
+    generation: int
+    persistent_bytes: int
+    ephemeral_bytes: int
 
 
 @value
@@ -125,6 +137,7 @@ Event = (
     | Lost
     | Progressed
     | Measured
+    | Grown
     | Cancelled
     | Held
     | Released

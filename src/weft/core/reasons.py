@@ -37,9 +37,12 @@ class Code(StrEnum):
     PACKED = "packed"
     PACKED_KEPT = "packed-kept"
     PACKED_UNDONE = "packed-undone"
+    PACKED_UNDONE_AFTER = "packed-undone-after"
     JOINED_LANE = "joined-lane"
     OPENED_LANE = "opened-lane"
     OPPORTUNISTIC = "opportunistic"
+    BESIDE = "beside"
+    BESIDE_ONLY = "beside-only"
     MIGRATED = "migrated"
     MIGRATION_GAINED = "migration-gained"
     STAYS = "stays"
@@ -80,9 +83,12 @@ TEMPLATES = {
     Code.PACKED: "packed with {0}, to be measured",
     Code.PACKED_KEPT: "packed with {0}: {1:+.0%}, kept",
     Code.PACKED_UNDONE: "packed with {0}, undone: {1:.2f}×",
+    Code.PACKED_UNDONE_AFTER: "packed with {0}, undone after {2} steps: {1:.2f}×",
     Code.JOINED_LANE: "joins lane {0} beside {1}",
     Code.OPENED_LANE: "opens lane {0} beside {1}",
     Code.OPPORTUNISTIC: "uses what {0} leaves idle",
+    Code.BESIDE: "beside {0}: {1:.0%} of its speed alone",
+    Code.BESIDE_ONLY: "beside {0}: {1:.3g} steps/s; how fast it is alone is not known",
     Code.MIGRATED: "migrated: {0}",
     Code.MIGRATION_GAINED: "migrated: {0:+.0%} measured",
     Code.STAYS: "stays a guest where it computes: {0}",

@@ -6,6 +6,7 @@ An event that does not fit the job's state raises and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +17,7 @@ from weft.core.events import (
     DevicesBlocked,
     Failed,
     Finished,
+    Grown,
     Held,
     Lost,
     Measured,
@@ -28,6 +30,7 @@ from weft.core.events import (
 )
 from weft.core.job import Job
 from weft.core.ledger import LEFT, QUEUED, Change, Ledger
+from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
 from weft.core.transitions import State
 from weft.core.values import check_spec
@@ -117,6 +120,20 @@ def _measured(ledger: Ledger, event: Measured, now: float) -> None:
     if not event.neighbours:
         where = job.seating.allocation if job.seating else job.allocation or job.last_allocation
         job.alone, job.alone_on = event, ledger.devices.kind_of(where)
+    _weighed(ledger, job, before, now)
+
+
+def _grown(ledger: Ledger, event: Grown, now: float) -> None:
+    """Of a job that was never measured all that counts is what it declared."""
+    job = ledger.jobs.get(event.job_id)
+    if job is None or job.generation != event.generation or job.measured is None:
+        return
+    before = job.memory
+    job.measured = replace(job.measured, persistent_bytes=event.persistent_bytes, ephemeral_bytes=event.ephemeral_bytes)
+    _weighed(ledger, job, before, now)
+
+
+def _weighed(ledger: Ledger, job: Job, before: Memory | None, now: float) -> None:
     if ledger.seats.guests and job.memory != before:
         ledger.make_way(job, Code.SEAT_OUTGROWN, now)
     if job.state is not State.HELD:
@@ -172,6 +189,7 @@ RECORDERS: Mapping[type, Callable[[Ledger, Any, float], None]] = MappingProxyTyp
         Lost: _lost,
         Progressed: _progressed,
         Measured: _measured,
+        Grown: _grown,
         Cancelled: _cancelled,
         Held: _held,
         Released: _released,

@@ -1,8 +1,9 @@
 """AntMan's controller: guests compute on a device as far as its holder does not notice. Pure: time is an argument.
 
 First the holder's step time alone is learnt, while the guests stand still. Then their duty is raised by a little as
-long as the holder's steps take no longer than that, and halved at once when they do. Who looks slow may be innocent:
-a machine's speed drifts. So after a cut the time alone is learnt anew, and a cut that was not deserved is undone.
+long as the holder's steps take no longer than that, and halved at once when they do. Memory is given to them as slowly,
+and taken back at once when the holder needs it. Who looks slow may be innocent: a machine's speed drifts. So after a
+cut the time alone is learnt anew, and a cut that was not deserved is undone.
 
 A guest in the kernel's idle class is not paced: there it computes at full duty, or stands still. Beside a holder that
 idles for 40 % of its time, in two looks of 3 s each, the holder stood in line for 0.2 and 0.5 % of the time with the
@@ -18,9 +19,11 @@ from weft.core.value import value
 from weft.node.controls import GuestSetting, Sample, Setting
 from weft.node.evidence import HI, evidence
 from weft.node.gauge import Window, typical
-from weft.node.limits import Need, Peak, divided
+from weft.node.limits import Division, Need, Peak, divided_on_each, whole_grains
 
 FIRST_DUTY, RAISE_BY = 5, 5
+MEMORY_RAISE = 0.05
+"""Of the device, to each guest, in each control period."""
 PERIOD_S, PERIOD_STEPS = 1.0, 10
 LEARN_STEPS, REFRESH_STEPS, LEARN_S = 20, 10, 1.0
 REFRESH_S, SOONEST_S, FRESH_S = 600.0, 30.0, 5.0
@@ -61,6 +64,9 @@ class State:
     resting_until_s: float = 0.0
     wait_s: float = FIRST_WAIT_S
     peak: Peak = Peak()
+    limits: tuple[tuple[str, int], ...] = ()
+    raised_s: float = 0.0
+    """When guests were last given more memory."""
     shape_bytes: int = 0
 
 
@@ -73,7 +79,8 @@ def adjust(state: State, sample: Sample, now_s: float, capacity_bytes: int = 0) 
         state = replace(state, learning_since_s=now_s, alone=NOTHING)
     if _is_period_over(state, now_s) and state.learning_since_s is None:
         state = _judged(state, now_s)
-    return state, _setting(state, sample, now_s, capacity_bytes)
+    state, division = _divided(state, sample, now_s, capacity_bytes)
+    return state, _setting(state, division, now_s)
 
 
 # ---- what is seen ---------------------------------------------------------------------------------------------------
@@ -209,24 +216,36 @@ def _cut(state: State, now_s: float) -> State:
 # ---- what to set ----------------------------------------------------------------------------------------------------
 
 
-def _setting(state: State, sample: Sample, now_s: float, capacity_bytes: int) -> Setting:
+def _setting(state: State, division: Division | None, now_s: float) -> Setting:
     is_resting = now_s < state.resting_until_s
     stand_still = state.learning_since_s is not None or is_resting
     is_seen = len(state.beside.steps) >= PERIOD_STEPS
-    holder_bytes, limits = _limits(state, sample, capacity_bytes)
     guests = {}
     for job_id, duty in state.duties:
-        has_room = limits is None or job_id in limits
+        has_room = division is None or job_id in division.guests
         is_still = stand_still or not has_room
-        guests[job_id] = GuestSetting(0 if is_still else duty, limits.get(job_id) if limits else None, has_room)
+        limit_bytes = division.guests.get(job_id) if division else None
+        guests[job_id] = GuestSetting(0 if is_still else duty, limit_bytes, has_room)
     reason = "learning" if state.learning_since_s is not None else "resting" if is_resting else "sharing"
     found = evidence(state.baseline, state.beside, state.noise).slower if state.baseline and is_seen else None
-    return Setting(guests, holder_bytes, found, reason)
+    return Setting(guests, division.holder_bytes if division else None, found, reason)
 
 
-def _limits(state: State, sample: Sample, capacity_bytes: int) -> tuple[int | None, dict[str, int] | None]:
+def _needs(sample: Sample) -> list[list[Need]]:
+    """On each of the devices that guests are on."""
+    devices = sorted({device for guest in sample.guests for device in guest.devices})
+    return [
+        [Need(one.job_id, one.persistent_bytes, one.ephemeral_bytes) for one in sample.guests if device in one.devices]
+        for device in devices
+    ]
+
+
+def _divided(state: State, sample: Sample, now_s: float, capacity_bytes: int) -> tuple[State, Division | None]:
+    """Memory, like duty, is taken from guests at once and given to them slowly."""
     if not capacity_bytes or not state.peak.bytes:
-        return None, None
-    needs = [Need(guest.job_id, guest.persistent_bytes, guest.ephemeral_bytes) for guest in sample.guests]
-    division = divided(capacity_bytes, state.peak.bytes, needs)
-    return division.holder_bytes, dict(division.guests)
+        return state, None
+    is_time = now_s - state.raised_s >= PERIOD_S
+    more_bytes = whole_grains(capacity_bytes * MEMORY_RAISE) if is_time else 0
+    raised_s = now_s if is_time else state.raised_s
+    division = divided_on_each(capacity_bytes, state.peak.bytes, _needs(sample), dict(state.limits), more_bytes)
+    return replace(state, limits=tuple(division.guests.items()), raised_s=raised_s), division

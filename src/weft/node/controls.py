@@ -17,6 +17,8 @@ class Guest:
     """It is in the kernel's idle class, or weighs next to nothing beside the holder."""
     progress: float | None = None
     """Share of its own full speed, of late; None: nothing new is known."""
+    devices: frozenset[int] = frozenset({0})
+    """On which of them it sits: beside a gang it may be a part."""
 
 
 @value

@@ -254,9 +254,9 @@ class Coordinator:
 
     async def _watch_guests(self) -> None:
         while True:
-            await asyncio.sleep(guarding.TICK_S)
+            await asyncio.sleep(guarding.GLANCE_S)
             try:
-                self._guard.tick(asyncio.get_running_loop().time())
+                self._guard.glance(asyncio.get_running_loop().time())
             except (WeftError, OSError) as error:  # of a page that somebody has removed, say
                 log.warning("guests are not held back: %s", error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.node import laning, moving
+from weft.node import idling, laning, moving
 from weft.node.attempt import Attempt
 from weft.node.children import in_thread
 from weft.node.order import State, Wanted
@@ -36,6 +36,7 @@ async def go_on_running(attempt: Attempt, sights: Sights) -> None:
             return
     if not order.seat.is_throttled:
         attempt.ground.guard.release(attempt)  # before it is noted that nobody has to
+        await idling.caught_up()
     attempt.note(after)
     attempt.answered = (order.generation, Wanted.RUN)
     attempt.ground.company.holding.let_go(before.key, but_for=after.devices)

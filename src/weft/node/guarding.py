@@ -7,6 +7,7 @@ its full duty.
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from weft.core.errors import WeftError
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from weft.node.attempt import Attempt
     from weft.node.company import Company
 
-TICK_S = 0.1
+TICK_S, GLANCE_S = 0.1, 0.02
+"""A glance costs microseconds, a tick some hundred of them."""
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +35,18 @@ class Guard:
         """The holder beside whom each guest is held back."""
         self._slowed: dict[Key, Seated] = {}
         """Guests that are held back without measuring: their holder makes no steps, or they have several."""
+        self._ticked_s = -math.inf
+
+    def glance(self, now_s: float) -> None:
+        """A tick if it is time for one, or if a holder needs more than it ever did: it is to have it while the step is
+        on in which it does. So after a burst no further step is slow."""
+        is_time = now_s - self._ticked_s >= TICK_S
+        if is_time or any(_has_burst(throttle) for throttle in self._throttles.values()):
+            self._ticked_s = now_s
+            self.tick(now_s)
 
     def tick(self, now_s: float) -> None:
+        idling.catch_up()
         beside, slowed = self._wanted()
         for key in [*self._beside, *self._slowed]:
             if beside.get(key) != self._beside.get(key) or (key in slowed) != (key in self._slowed):
@@ -90,7 +102,8 @@ class Guard:
             held = self._company.attempts[holder]
             self._throttles[holder] = Throttle(held.attached(), _capacity_bytes(held), on_cores=_is_on_cores(held))
         guest.is_throttled = guest.was_throttled = True
-        self._throttles[holder].add(key[0], guest.attached(), int(guest.record.launch.get("memory_bytes") or 0))
+        expected_bytes = int(guest.record.launch.get("memory_bytes") or 0)
+        self._throttles[holder].add(key[0], guest.attached(), expected_bytes, guest.record.devices)
         self._beside[key] = holder
 
     def _slow(self, key: Key) -> None:
@@ -122,6 +135,13 @@ class Guard:
             del self._beside[guest]
         for key in (*guests, holder):
             self._freed(key)
+
+
+def _has_burst(throttle: Throttle) -> bool:
+    try:
+        return throttle.is_burst_seen
+    except (WeftError, OSError):  # its page is gone; the next tick will say so
+        return False
 
 
 def _is_held_up(holder: Attempt, guest: Attempt) -> bool:

@@ -10,9 +10,9 @@ anybody may take back; where it counts, `lighten` does nearly as well, at 15 to 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
-import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +26,11 @@ LEAST, USUAL = 19, 0
 ALL_CONTROL_GROUPS = "cgroup:[4026531835]"
 """The first namespace, as the kernel names it. In any other one, paths of control groups do not say where they are."""
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-AGAIN_S, TRIES = 0.11, 5
-"""Who is not root may change weights ten times a second, all users together."""
+AGAIN_S = 0.1
+
+_put_off: dict[int, int] = {}
+"""Sessions and what they are to weigh, which the kernel did not take yet: who is not root may change weights ten times
+a second, all users together."""
 
 
 def why_not(pids: Iterable[int]) -> str:
@@ -63,6 +66,19 @@ def undo(roots: Iterable[int]) -> set[int]:
     return _schedule(roots, os.SCHED_OTHER, USUAL, ())
 
 
+def catch_up() -> bool:
+    """Try again what the kernel put off, a tenth of a second later or more; whether something still is."""
+    for session, weight in list(_put_off.items()):
+        _is_weighed(session, weight)
+    return bool(_put_off)
+
+
+async def caught_up() -> None:
+    """When the kernel has taken all that it put off."""
+    while catch_up():
+        await asyncio.sleep(AGAIN_S)
+
+
 def _schedule(roots: Iterable[int], policy: int, weight: int, but_not: Iterable[int]) -> set[int]:
     roots = set(roots)
     sessions = _sessions_of_their_own(roots, but_not)
@@ -77,22 +93,22 @@ def _sessions_of_their_own(roots: set[int], but_not: Iterable[int]) -> set[int]:
 
 
 def _weigh(sessions: Iterable[int], weight: int) -> bool:
-    """Whether all of them weigh as much now. One's leader may have ended; the class alone is better than nothing."""
+    """Whether all of them weigh as much, or soon will. One's leader may have ended; the class alone is better than
+    nothing."""
     done = [_is_weighed(session, weight) for session in sessions] if _is_grouped() else [False]
     return all(done)
 
 
 def _is_weighed(session: int, weight: int) -> bool:
-    for _ in range(TRIES):
-        try:
-            Path(f"/proc/{session}/autogroup").write_text(str(weight))
-        except BlockingIOError:
-            time.sleep(AGAIN_S)
-        except OSError:
-            return False
-        else:
-            return True
-    return False
+    """Now, or as soon as the kernel allows it."""
+    _put_off.pop(session, None)
+    try:
+        Path(f"/proc/{session}/autogroup").write_text(str(weight))
+    except BlockingIOError:
+        _put_off[session] = weight
+    except OSError:
+        return False
+    return True
 
 
 def _for_all_threads(roots: Collection[int], act: Callable[[int], None]) -> set[int]:

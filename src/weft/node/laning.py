@@ -63,11 +63,17 @@ def words(record: Record) -> dict[int, int]:
 
 
 def set_order(path: Path, pids: Collection[int], seat: Seat) -> None:
-    """The same for members that have joined: they took from the control page what stood there then."""
+    """The same for members that have joined: they took from the control page what stood there then.
+
+    An order is about what is used from then on: what remains of a job that comes back to its lane is less by now.
+    """
     with suppress(OSError, ValueError), _opened(path) as (numbers, signed):
         for at in _members(numbers):
             if numbers[at + Member.PID] in pids:
-                signed[at + Member.BASE], signed[at + Member.WEIGHT] = seat.base, seat.weight
+                if signed[at + Member.ORDERED] != seat.base:
+                    signed[at + Member.ORDERED] = seat.base
+                    signed[at + Member.BASE] = seat.base - seat.weight * numbers[at + Member.USED] // 1000
+                signed[at + Member.WEIGHT] = seat.weight
 
 
 def remove_unused(run: Path, used: Collection[Path]) -> None:

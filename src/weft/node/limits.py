@@ -50,6 +50,17 @@ class Division:
     holder_bytes: int
     guests: Mapping[str, int]
 
+    def from_before(self, before: Mapping[str, int], guests: Sequence[Need], most_bytes: int) -> Division:
+        """On the way there from what guests had before: less at once, more by `most_bytes` at most. P they have at
+        once, and all there is while nobody knows their needs: they load their model. The holder has what they have not
+        yet."""
+        limits = dict(self.guests)
+        for guest in guests:
+            if guest.job_id in limits and guest.ephemeral_bytes is not None:
+                least_bytes = max(before.get(guest.job_id, 0), _with_headroom(guest.persistent_bytes))
+                limits[guest.job_id] = min(limits[guest.job_id], least_bytes + most_bytes)
+        return Division(self.holder_bytes + sum(self.guests.values()) - sum(limits.values()), limits)
+
 
 def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> Division:
     """The holder's need first. Then P of the guests, in their order; then room for the holder; then T, of who lacks
@@ -75,6 +86,28 @@ def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> D
     return Division(capacity_bytes - sum(limits.values()), limits)
 
 
+def divided_on_each(
+    capacity_bytes: int, holder_bytes: int, devices: Sequence[Sequence[Need]], before: Mapping[str, int], more: int
+) -> Division:
+    """For a gang, some of whose devices have guests: each has one limit on all its devices, the lowest; who has no room
+    on one of them has none. `before`: what guests had; `more`: so many bytes more they may have now."""
+    if not devices:
+        return divided(capacity_bytes, holder_bytes, ())
+    each = [divided(capacity_bytes, holder_bytes, needs).from_before(before, needs, more) for needs in devices]
+    homeless = {
+        need.job_id
+        for needs, division in zip(devices, each, strict=True)
+        for need in needs
+        if need.job_id not in division.guests
+    }
+    limits: dict[str, int] = {}
+    for division in each:
+        for job_id, limit_bytes in division.guests.items():
+            if job_id not in homeless:
+                limits[job_id] = min(limits.get(job_id, limit_bytes), limit_bytes)
+    return Division(min(division.holder_bytes for division in each), limits)
+
+
 def _lack(guest: Need, left_bytes: int) -> int:
     if guest.ephemeral_bytes is None:
         return left_bytes
@@ -84,5 +117,9 @@ def _lack(guest: Need, left_bytes: int) -> int:
 
 def _with_headroom(needed_bytes: int, headroom: float = HEADROOM) -> int:
     """Never 0, which would mean that there is no limit."""
-    grains = -int(-needed_bytes * headroom // GRAIN_BYTES)
-    return max(grains * GRAIN_BYTES, LOWEST_DEVICE_LIMIT_BYTES)
+    return max(whole_grains(needed_bytes * headroom), LOWEST_DEVICE_LIMIT_BYTES)
+
+
+def whole_grains(some_bytes: float) -> int:
+    """Rounded up."""
+    return -int(-some_bytes // GRAIN_BYTES) * GRAIN_BYTES

@@ -1,12 +1,12 @@
 """How fast attempts really step, and beside whom: what is measured over stretches in which nothing changed.
 
-A stretch that has settled is told once, and again after each further minute in which the rate has moved. A job that has
-grown is told of as soon as its rate has settled again: others may sit beside it only because it was smaller.
+A stretch that has settled is told once, and again after each further minute in which the rate has moved. That a job has
+grown is told at once: others may sit beside it only because it was smaller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 AGAIN_S = 60.0
 MOVED = 0.05
+SIZES = ("persistent_bytes", "ephemeral_bytes")
 GROWN_BYTES = 1 << 20
 """By so much at least, or nobody is told: what a job allocates differs a little from step to step."""
 
@@ -38,7 +39,6 @@ class Stretch:
     used: Used | None = None
     told_hz: float | None = None
     told_s: float = 0.0
-    told_bytes: int = 0
 
     def seen(self, look: Look) -> Stretch:
         gauge = watch(self.gauge, look)
@@ -49,24 +49,20 @@ class Stretch:
         """It has just begun to count."""
         return self.gauge.counted is not None and self.used is None
 
-    def due(self, now_s: float, needs_bytes: int = 0) -> Rate | None:
+    def due(self, now_s: float) -> Rate | None:
         """What there is to tell now, or to find unchanged."""
         rate = self.gauge.rate
-        is_time = self.told_hz is None or now_s - self.told_s >= AGAIN_S or self.has_grown(needs_bytes)
+        is_time = self.told_hz is None or now_s - self.told_s >= AGAIN_S
         return rate if rate and rate.is_settled and self.used and is_time else None
 
-    def has_moved(self, rate_hz: float, needs_bytes: int = 0) -> bool:
-        return self.told_hz is None or abs(rate_hz / self.told_hz - 1) > MOVED or self.has_grown(needs_bytes)
+    def has_moved(self, rate_hz: float) -> bool:
+        return self.told_hz is None or abs(rate_hz / self.told_hz - 1) > MOVED
 
-    def has_grown(self, needs_bytes: int) -> bool:
-        return needs_bytes - self.told_bytes > max(GROWN_BYTES, MOVED * self.told_bytes)
-
-    def after(self, rate_hz: float, used: Used, needs_bytes: int = 0) -> Stretch:
+    def after(self, rate_hz: float, used: Used) -> Stretch:
         """Told; what comes is measured from here on."""
         begun = replace(self.gauge, counted=self.gauge.newest)
-        if self.has_moved(rate_hz, needs_bytes):
-            return Stretch(begun, used, rate_hz, used.at_s, needs_bytes)
-        return Stretch(begun, used, self.told_hz, used.at_s, self.told_bytes)
+        told_hz = rate_hz if self.has_moved(rate_hz) else self.told_hz
+        return Stretch(begun, used, told_hz, used.at_s)
 
 
 class Measuring:
@@ -74,6 +70,7 @@ class Measuring:
 
     def __init__(self) -> None:
         self._stretches: dict[Key, Stretch] = {}
+        self._told_bytes: dict[Key, int] = {}
 
     async def look(self, attempts: Iterable[Attempt], now_s: float) -> list[dict[str, Any]]:
         """What is to be told."""
@@ -83,20 +80,31 @@ class Measuring:
             for key, attempt in seen.items()
             if (look := _look(attempt, now_s))
         }
-        needs = {key: sum(_memory(seen[key]) or ()) for key in self._stretches}
-        rates = {key: rate for key, each in self._stretches.items() if (rate := each.due(now_s, needs[key]))}
+        rates = {key: rate for key, each in self._stretches.items() if (rate := each.due(now_s))}
         weighed = [key for key, each in self._stretches.items() if key in rates or each.is_to_be_weighed]
         roots = {key: seen[key].attached().roots for key in weighed}
         times_s = await in_thread(usage.cpu_times_s, roots) if roots else {}
-        told = []
+        told = self._grown(seen)
         for key, cpu_s in times_s.items():
             stretch, used = self._stretches[key], Used(now_s, cpu_s)
             if key not in rates:
                 self._stretches[key] = replace(stretch, used=used)
                 continue
-            if stretch.has_moved(rates[key].rate_hz, needs[key]) and not seen[key].is_over:
+            if stretch.has_moved(rates[key].rate_hz) and not seen[key].is_over:
                 told.append(_measured(seen[key], rates[key], stretch.used, used))
-            self._stretches[key] = stretch.after(rates[key].rate_hz, used, needs[key])
+            self._stretches[key] = stretch.after(rates[key].rate_hz, used)
+        return told
+
+    def _grown(self, seen: Mapping[Key, Attempt]) -> list[dict[str, Any]]:
+        needs = {key: memory for key in self._stretches if (memory := _memory(seen[key]))}
+        before, self._told_bytes = self._told_bytes, {}
+        told = []
+        for key, memory in needs.items():
+            known_bytes = before.get(key, 0)
+            has_grown = sum(memory) - known_bytes > max(GROWN_BYTES, MOVED * known_bytes)
+            self._told_bytes[key] = sum(memory) if has_grown else known_bytes
+            if has_grown:
+                told.append({"type": "grown", **_about(seen[key]), **dict(zip(SIZES, memory, strict=True))})
         return told
 
 
@@ -121,18 +129,20 @@ def _look(attempt: Attempt, now_s: float) -> Look | None:
 
 def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> dict[str, Any]:
     record, ground = attempt.record, attempt.ground
-    persistent_bytes, ephemeral_bytes = _memory(attempt) or _held(attempt)
     return {
         "type": "measured",
-        "job": record.job,
-        "attempt": record.attempt,
-        "generation": record.generation,
+        **_about(attempt),
         "rate_hz": rate.rate_hz,
         "utilisation": ground.kind.utilisation(ground.some(record.devices), before or now, now),
-        "persistent_bytes": persistent_bytes,
-        "ephemeral_bytes": ephemeral_bytes,
+        **dict(zip(SIZES, _memory(attempt) or _held(attempt), strict=True)),
         "neighbours": sorted(rate.neighbours),
+        "steps": rate.steps,
     }
+
+
+def _about(attempt: Attempt) -> dict[str, Any]:
+    record = attempt.record
+    return {"job": record.job, "attempt": record.attempt, "generation": record.generation}
 
 
 def _memory(attempt: Attempt) -> tuple[int, int] | None:

@@ -58,8 +58,8 @@ class Steps:
 class Seated:
     """A guest as the throttle holds it. What is not said on its page yet is as was expected."""
 
-    def __init__(self, job_id: str, task: Task, memory_bytes: int) -> None:
-        self.job_id, self.task = job_id, task
+    def __init__(self, job_id: str, task: Task, memory_bytes: int, devices: Iterable[int] = (0,)) -> None:
+        self.job_id, self.task, self._devices = job_id, task, frozenset(devices)
         self._expected_bytes = memory_bytes
         self._steps = Steps(task)
         self.line = Line()
@@ -72,7 +72,8 @@ class Seated:
 
     def sample(self, now_s: float) -> Guest:
         ranks = self.task.ranks
-        return Guest(self.job_id, self._is_quiet(ranks), *self._needs(ranks), self._is_idle, self._progress(now_s))
+        needs, progress = self._needs(ranks), self._progress(now_s)
+        return Guest(self.job_id, self._is_quiet(ranks), *needs, self._is_idle, progress, self._devices)
 
     def _needs(self, ranks: list[Rank]) -> tuple[int, int | None]:
         persistent_bytes, ephemeral_bytes = _most(ranks, layout.PERSISTENT), _most(ranks, layout.EPHEMERAL)
@@ -153,13 +154,19 @@ class Throttle:
         self._line = Line()
         self._looked_s: float | None = None
 
-    def add(self, job_id: str, task: Task, memory_bytes: int = 0) -> None:
-        """A guest takes its seat. `memory_bytes`: what it is expected to need, until its page says it."""
-        self._seated[job_id] = Seated(job_id, task, memory_bytes)
+    def add(self, job_id: str, task: Task, memory_bytes: int = 0, devices: Iterable[int] = (0,)) -> None:
+        """A guest takes its seat. `memory_bytes`: what it is expected to need, until its page says it. `devices`: on
+        which of the holder's."""
+        self._seated[job_id] = Seated(job_id, task, memory_bytes, devices)
 
     def remove(self, job_id: str) -> None:
         """It leaves, or is to be paused, or becomes the holder of devices itself."""
         self._seated.pop(job_id).free()
+
+    @property
+    def is_burst_seen(self) -> bool:
+        """Whether the holder needs more memory than at any tick until now."""
+        return bool(self._capacity_bytes) and self._needed_bytes() > self._state.peak.bytes
 
     def tick(self, now_s: float) -> Setting:
         """Look, decide, act. Costs some hundred microseconds; any rate above ten a second is fine."""

@@ -2,26 +2,28 @@
 
 A move costs the job some of its time: as much as moves were measured to take, and at first as much as is assumed. It
 pays when what is gained, for as long as the job is expected to run on, is more. How long jobs will take nobody knows;
-the best guess is that one runs as long again as it has run. What a move gained is measured and told. What was measured
-is forgotten when the daemon is started anew: moves whose gain was not told by then never tell it.
+the best guess is that one runs as long again as it has run. So what does not pay yet will, at an instant that is known.
+What a move gained is measured and told.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.core.errors import InputError
 from weft.core.job import Job
-from weft.core.ledger import Change
+from weft.core.ledger import LEFT, QUEUED, Change
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, devices_of
+from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.draft import is_protected, placement_of
+from weft.policies.draft import placement_of, protection_end
 from weft.policies.group import NodeGroup
 from weft.policies.move_cost import MoveCost
+from weft.policies.move_gains import MoveGains
 from weft.policies.parting import company_of, leaves_seat
 from weft.policies.place.consolidated import best_fit, whole_nodes_and_best_fit
 from weft.policies.room import Room
@@ -29,6 +31,10 @@ from weft.policies.stages import Match, Place
 
 MOST_MOVED = 2
 """So many jobs at most are moved to make room for one gang."""
+SOON_S = 1.0
+"""So soon after a decision that grants devices comes the look for which it had no time, and so soon after a look that
+moves jobs the decision on the devices that they leave."""
+NEVER = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +42,28 @@ class Move:
     job: Job
     placement: Placement
     reason: Reason
+    pays_at_s: float
 
 
 @dataclass
 class Migration:
-    """Looks while nothing else is to be done, and not more often than every `look_every_s`."""
+    """Looks while nothing else is to be done, and not more often than every `look_every_s`.
+
+    It asks to be woken when a move that there is room for begins to pay, and for changes that came when it could not
+    look. Nobody is woken for what the last look has seen, nor where nobody would gain by any room.
+    """
 
     assumed_s: float = 30.0
     look_every_s: float = 60.0
     _next_look_s: float = field(default=-math.inf, init=False, repr=False)
-    _before: dict[str, tuple[int, float]] = field(default_factory=dict, init=False, repr=False)
-    """Of those that were moved for speed: their lease and their rate before."""
+    _look_at_s: float = field(default=NEVER, init=False, repr=False)
+    """When there is something to see that the last look has not seen."""
+    _is_wanted: bool = field(default=False, init=False, repr=False)
+    """Whether somebody would gain if there were room: as of the last look, or come since."""
+    _known: tuple[int, float] = field(default=(-1, 0.0), init=False, repr=False)
+    """The version of the ledger, and what a move cost."""
+    _groups: dict[str, NodeGroup] = field(default_factory=dict, init=False, repr=False)
+    _gains: MoveGains = field(default_factory=MoveGains, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.assumed_s >= 0:
@@ -68,48 +85,97 @@ class Migration:
         if not parted:
             return plan
         for grant in parted:
-            self._remember(view.jobs[grant.job_id])
+            self._gains.expect(view.jobs[grant.job_id], view.jobs[grant.job_id].measured)
         reasons = {grant.job_id: _parted(view, view.jobs[grant.job_id]) for grant in parted}
         grants = [replace(one, reason=reasons.get(one.job_id, one.reason)) for one in plan.grants]
         return replace(plan, grants=grants)
 
     def added(self, view: View, plan: Plan, match: Match, place: Place) -> Plan:
-        """The plan with what is worth moving; the plan itself if nothing is."""
-        if plan.grants or plan.evictions or view.now < self._next_look_s or not any(view.free_counts):
+        """The plan with what is worth moving; if nothing is, the same plan, which may wake us."""
+        self._hear(view, plan)
+        if plan.grants or plan.evictions:
+            return self._waking(view, plan) if self._look_at_s < NEVER and _leaves_free(view, plan) else plan
+        if not any(view.free_counts):
             return plan
-        self._next_look_s = view.now + self.look_every_s
-        moves = list(self._moves(view, Room(view), match, place))
+        moves = self._look(view, match, place) if view.now + EPSILON_S >= self._next_look_s else []
         if not moves:
-            return plan
+            return self._waking(view, plan)
         for move in moves:
-            self._remember(move.job)
+            self._gains.expect(move.job, move.job.alone)
         grants = [Grant(move.job.id, move.placement, move.reason) for move in moves]
-        return Plan(grants, [Eviction(move.job.id, move.reason) for move in moves], plan.wake_at)
+        evictions = [Eviction(move.job.id, move.reason) for move in moves]
+        wake_at = view.now + SOON_S if view.jobs_waiting else self._look_at_s
+        return Plan(grants, evictions, min(plan.wake_at, wake_at))
 
     def gains(self, view: View) -> list[Note]:
         """What the moves were worth, as far as that has been measured by now."""
-        notes = []
-        for change, job in view.changes if self._before else ():
-            generation, rate_hz = self._before.get(job.id, (0, 0.0))
-            if change is Change.LEFT:
-                self._before.pop(job.id, None)
-            elif change is Change.MEASURED and rate_hz and job.measured and job.generation > generation:
-                del self._before[job.id]
-                notes.append(
-                    Note(job.id, Reason(Code.MIGRATION_GAINED, (round(job.measured.rate_hz / rate_hz - 1, 3),)))
-                )
-        return notes
+        return self._gains.told(view)
 
-    def _remember(self, job: Job) -> None:
-        """How fast it is where it leaves, if that was measured there."""
-        if job.measured and job.measured.generation == job.generation:
-            self._before[job.id] = (job.generation, job.measured.rate_hz)
+    # ---- when to look
+
+    def _hear(self, view: View, plan: Plan) -> None:
+        """What there is to see since the last look: somebody new who would gain, or what was left to who would."""
+        known, self._known = self._known, (view.version, self.cost_s)
+        if known[0] != view.version:
+            self._groups, self._is_wanted = Room(view).groups, True
+        granted = {each.job_id for each in plan.grants} if plan.grants else ()
+        is_wanted = any(self._may_gain(view, view.jobs[each.job_id], each.placement) for each in plan.grants)
+        is_wanted |= any(_suffers_spread(view.jobs[each.job_id]) for each in plan.evictions)
+        has_changed = known != self._known or bool(plan.evictions)
+        for change, job in view.changes:
+            if change is QUEUED:
+                is_wanted |= _suffers_spread(job) and job.id not in granted
+            elif change is LEFT or (change is Change.PROGRESSED and not job.is_computing):
+                has_changed = True  # it has left its devices, or its seat
+        self._is_wanted |= is_wanted
+        if is_wanted or (self._is_wanted and has_changed):
+            self._look_at_s = self._next_look_s
+
+    def _waking(self, view: View, plan: Plan) -> Plan:
+        wake_at = max(self._look_at_s, view.now + SOON_S)
+        return Plan(plan.grants, plan.evictions, wake_at) if wake_at < plan.wake_at else plan
+
+    def _look(self, view: View, match: Match, place: Place) -> list[Move]:
+        self._next_look_s = view.now + self.look_every_s
+        self._is_wanted, self._look_at_s = False, NEVER
+        moves = list(self._moves(view, Room(view), match, place))
+        if moves:  # some may gain by what those leave, or were not looked at because of them
+            self._is_wanted, self._look_at_s = True, self._next_look_s
+        self._look_at_s = max(self._look_at_s, self._next_look_s)
+        return moves
+
+    def _may_gain(self, view: View, job: Job, where: Sequence[tuple[int, int]]) -> bool:
+        """Whether there are places where it would be better off than there, be they free or not."""
+        spec, here = job.spec, view.nodes[where[0][0]].device_type
+        if not spec.may_migrate:
+            return False
+        if _suffers_spread(job) and len(where) > self._groups[here].fewest(job.gang_size):
+            return True
+        if not spec.step_rate_hz or len(self._groups) < 2:
+            return False
+        return any(spec.allows(kind) and spec.rate_hz(kind) > spec.rate_hz(here) for kind in self._groups)
+
+    def _pays_at_s(self, view: View, job: Job, gain: float) -> float:
+        """When it begins to pay to move it, if it runs on where it is; its minimum run time must be over, too."""
+        lacking_s = self.cost_s * (1.0 + gain) / gain - job.run_s(view.now)
+        return max(view.now + lacking_s, protection_end(job, job.since_s))
+
+    def _is_due(self, view: View, move: Move) -> bool:
+        """Whether it pays by now. If not, it is looked at again when it does."""
+        if move.pays_at_s <= view.now + EPSILON_S:
+            return True
+        self._look_at_s = min(self._look_at_s, move.pays_at_s)
+        return False
+
+    # ---- what to move
 
     def _moves(self, view: View, room: Room, match: Match, place: Place) -> Iterator[Move]:
-        has_moved, has_types = False, len(room.groups) > 1
+        has_moved = False
         for job in view.running.values():
-            if (has_types or len(job.allocation) > 1) and self._may_move(view, job):
-                move = self._to_better_type(view, room, job, match, place) or self._together(view, room, job)
+            if self._may_gain(view, job, job.allocation):
+                self._is_wanted = True
+                better = self._better(view, room, job, match, place)
+                move = next((one for one in better if self._is_due(view, one)), None)
                 if move is not None:
                     room.give(placement_of(job))
                     room.take(move.placement)
@@ -118,70 +184,96 @@ class Migration:
         if not has_moved:  # nobody is moved twice, nor by where those stood who have just been moved
             yield from self._out_of_the_way(view, room, match)
 
-    def _may_move(self, view: View, job: Job) -> bool:
-        if not job.spec.may_migrate or is_protected(job, view.now):
-            return False
-        return not view.guests or view.guests.keys().isdisjoint(devices_of(job.allocation))
+    def _better(self, view: View, room: Room, job: Job, match: Match, place: Place) -> Iterator[Move]:
+        if _may_move(view, job):
+            yield from self._to_better_type(view, room, job, match, place)
+            yield from self._together(view, room, job)
 
-    def _pays(self, view: View, job: Job, gain: float) -> bool:
-        return gain * job.run_s(view.now) > self.cost_s * (1.0 + gain)
-
-    def _to_better_type(self, view: View, room: Room, job: Job, match: Match, place: Place) -> Move | None:
-        if len(room.groups) < 2:
-            return None
+    def _to_better_type(self, view: View, room: Room, job: Job, match: Match, place: Place) -> Iterator[Move]:
         here = room.kind_of(placement_of(job))
         for kind in match.types(job.spec, tuple(room.groups)):
             gain = job.spec.rate_hz(kind) / job.spec.rate_hz(here) - 1.0
-            if kind == here or gain <= 0 or not self._pays(view, job, gain):
-                return None
+            pays_at_s = self._pays_at_s(view, job, gain) if kind != here and gain > 0 else NEVER
+            if pays_at_s >= self._look_at_s:
+                return  # it is looked at before, and types that are slower pay later still
             if room.total[kind] >= job.gang_size:
                 placement = place.choose(job.spec, room.groups[kind], room.free)
                 if placement is not None:
-                    return Move(job, placement, Reason(Code.MIGRATED, (f"to {kind}, where it is faster",)))
-        return None
+                    yield Move(job, placement, Reason(Code.MIGRATED, (f"to {kind}, where it is faster",)), pays_at_s)
+                    return
 
-    def _together(self, view: View, room: Room, job: Job) -> Move | None:
+    def _together(self, view: View, room: Room, job: Job) -> Iterator[Move]:
         """A gang that runs spread and suffers from it, if there is room for it on fewer nodes."""
-        if job.gang_size == 1 or not job.spec.skew or len(job.allocation) == 1:
-            return None
         group = room.groups[room.kind_of(placement_of(job))]
-        if len(job.allocation) <= group.fewest(job.gang_size) or not self._pays(view, job, job.spec.skew):
-            return None
-        placement = whole_nodes_and_best_fit(job.gang_size, group, room.free)
-        if placement is None:
-            return None
-        return Move(job, placement, Reason(Code.MIGRATED, ("its gang is together again",)))
+        if not job.spec.skew or len(job.allocation) <= group.fewest(job.gang_size):
+            return
+        pays_at_s = self._pays_at_s(view, job, job.spec.skew)
+        placement = whole_nodes_and_best_fit(job.gang_size, group, room.free) if pays_at_s < self._look_at_s else None
+        if placement is not None:
+            yield Move(job, placement, Reason(Code.MIGRATED, ("its gang is together again",)), pays_at_s)
 
     def _out_of_the_way(self, view: View, room: Room, match: Match) -> Iterator[Move]:
         """Small jobs leave a node for fragments elsewhere, so that a gang that waits for a block gets one."""
-        gang = min((job for job in view.jobs.values() if _waits_for_block(job)), key=lambda job: job.tie, default=None)
+        most_free = {kind: max(room.free[node] for node in group) for kind, group in room.groups.items()}
+        waiting = (job for job in view.jobs.values() if job.is_waiting and _waits_for_block(job, most_free))
+        gang = min(waiting, key=lambda job: job.tie, default=None)
         if gang is None:
             return
+        self._is_wanted = True
         for kind in match.types(gang.spec, tuple(room.groups)):
             group = room.groups[kind]
             if room.total[kind] < gang.gang_size or group.fewest(gang.gang_size) > 1:
                 continue
             for node in sorted(group, key=lambda node: (-room.free[node], node))[:4]:
                 moves = self._emptying(view, room, group, node, gang)
-                if moves:
+                if moves and self._is_due(view, moves[0]):  # they pay together
                     yield from moves
                     return
 
     def _emptying(self, view: View, room: Room, group: NodeGroup, node: int, gang: Job) -> list[Move]:
-        """Moves by which the node gets room for the gang; none if it has room, or if that takes too many."""
-        lacking, free = gang.gang_size - room.free[node], list(room.free)
+        """Moves by which the node gets room for the gang, as soon as there are some that pay; none if that takes too
+        many of them."""
         here = [job for job in view.running.values() if len(job.allocation) == 1 and job.allocation[0][0] == node]
-        able = sorted((job for job in here if self._may_move(view, job)), key=lambda job: (-job.gang_size, job.tie))
-        moves: list[Move] = []
+        able = {
+            job: max(view.now, self._pays_at_s(view, job, gang.gang_size / job.gang_size))
+            for job in sorted(here, key=lambda job: (-job.gang_size, job.tie))
+            if _may_move(view, job)
+        }
         others = [other for other in group if other != node]
-        for job in able if lacking > 0 else ():
-            to = best_fit(job.gang_size, others, free) if job.gang_size <= lacking or len(moves) == 0 else None
-            if to is not None and lacking > 0 and self._pays(view, job, gang.gang_size / job.gang_size):
-                free[to] -= job.gang_size
-                lacking -= job.gang_size
+        for at_s in sorted({each for each in able.values() if each < self._look_at_s}):
+            paying = [job for job, pays_at_s in able.items() if pays_at_s <= at_s]
+            to = _fragments(paying, gang.gang_size - room.free[node], others, room.free)
+            if to:
                 reason = Reason(Code.MIGRATED, (f"makes room for the gang of {gang.id}",))
-                moves.append(Move(job, ((to, job.gang_size),), reason))
-        return moves if lacking <= 0 and len(moves) <= MOST_MOVED else []
+                return [Move(job, ((other, job.gang_size),), reason, at_s) for job, other in to]
+        return []
+
+
+def _fragments(jobs: Sequence[Job], lacking: int, nodes: Sequence[int], free: Sequence[int]) -> list[tuple[Job, int]]:
+    """Where to some of these jobs may go so that what lacks becomes free; nothing if not enough of them find a place,
+    or too many would have to."""
+    left, to = list(free), list[tuple[Job, int]]()
+    for job in jobs:
+        if lacking > 0 and (job.gang_size <= lacking or not to):
+            node = best_fit(job.gang_size, nodes, left)
+            if node is not None:
+                left[node] -= job.gang_size
+                lacking -= job.gang_size
+                to.append((job, node))
+    return to if lacking <= 0 and len(to) <= MOST_MOVED else []
+
+
+def _may_move(view: View, job: Job) -> bool:
+    if not job.spec.may_migrate:
+        return False
+    return not view.guests or view.guests.keys().isdisjoint(devices_of(job.allocation))
+
+
+def _leaves_free(view: View, plan: Plan) -> bool:
+    """Whether devices are free when it has been carried out."""
+    given = sum(view.jobs[each.job_id].gang_size for each in plan.evictions)
+    taken = sum(view.jobs[each.job_id].gang_size for each in plan.grants)
+    return sum(view.free_counts) + given > taken
 
 
 def _parted(view: View, guest: Job) -> Reason:
@@ -190,5 +282,12 @@ def _parted(view: View, guest: Job) -> Reason:
     return Reason(Code.MIGRATED, (f"to a vacated device{away}: it had {company_of(view, guest).speed:.2f}× of one",))
 
 
-def _waits_for_block(job: Job) -> bool:
-    return job.is_waiting and job.gang_size > 1 and bool(job.spec.skew)
+def _suffers_spread(job: Job) -> bool:
+    return job.gang_size > 1 and bool(job.spec.skew)
+
+
+def _waits_for_block(gang: Job, most_free: Mapping[str, int]) -> bool:
+    """Whether it would be better off on one node, and none has room; one that has room waits for something else."""
+    if not _suffers_spread(gang):
+        return False
+    return all(free < gang.gang_size or not gang.spec.allows(kind) for kind, free in most_free.items())

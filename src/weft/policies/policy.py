@@ -97,7 +97,7 @@ class Policy:
         planned = plan = self._planned(view)
         if self.migration is not None:
             plan = self.migration.added(view, planned, self.match, self.place)
-        if plan is not planned:
+        if plan.grants is not planned.grants:  # something is moved
             self.planner.forget()
         if not plan.grants:
             return plan

@@ -43,6 +43,7 @@ class Member:
     BELL = 9
     PERSISTENT = 10  # bytes
     AWAY = 11  # it waits, but others may pass it
+    ORDERED = 12  # with its sign; the base as it was ordered, before what had been used by then was taken off it
 
 
 def number_of(device: int, lane: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.sim.generate.arrivals import busy_devices
 from weft.sim.trace import Trace
 from weft.sim.trace.column import Floats
 
@@ -24,7 +25,8 @@ class Overview:
     span_s: float
     """From the first arrival to the last."""
     busy_devices: float | None
-    """The offered load: device-seconds of all jobs over the span. None when all arrive at once."""
+    """The offered load: how many would be busy on the average over the span, if no job waited. None when all arrive at
+    once."""
     duration_s: Mapping[str, float]
     device_s: Mapping[str, float]
     """Duration times gang size."""
@@ -42,15 +44,15 @@ def overview(trace: Trace) -> Overview:
     jobs = [(job.arrival_s, job.duration_s, job.spec.gang_size, job.spec.tenant, job.spec.model) for job in trace]
     arrival, duration, gangs, tenants, models = zip(*jobs, strict=True)
     arrival_s, duration_s = np.array(arrival, np.float64), np.array(duration, np.float64)
-    device_s = duration_s * np.array(gangs, np.float64)
+    gang_size = np.array(gangs, np.int64)
     span_s = float(arrival_s[-1])  # they come in order, the first at 0
     return Overview(
         trace=trace.name,
         jobs=len(jobs),
         span_s=span_s,
-        busy_devices=float(device_s.sum()) / span_s if span_s > 0 else None,
+        busy_devices=busy_devices(arrival_s, duration_s, gang_size) if span_s > 0 else None,
         duration_s=_spread(duration_s),
-        device_s=_spread(device_s),
+        device_s=_spread(duration_s * gang_size),
         arrivals_per_hour=_per_hour(arrival_s),
         gangs=dict(sorted(Counter(gangs).items())),
         tenants=_by_count(Counter(tenants)),

@@ -10,6 +10,7 @@ from weft.core.ledger import Change
 from weft.core.transitions import State
 from weft.core.view import View
 from weft.policies.history import History
+from weft.policies.order.newcomers import Newcomers
 from weft.policies.order.queues import ServiceQueues
 from weft.policies.stages import Key
 
@@ -23,8 +24,8 @@ class GittinsRank(ServiceQueues):
 
     Where jobs that have run long are the likelier to run on, as in most traces, this is 2D-LAS with several queues.
     Where a queue's jobs are likely to end soon, that queue goes before those in which much is still to come. The first
-    queue goes before all, whatever the history says: people wait for a first step. Among those that never ran, the
-    tenant that had had less when they came goes first.
+    queue goes before all, whatever the history says: people wait for a first step. For those that never ran see
+    `Newcomers`.
     """
 
     history: History = field(default_factory=History)
@@ -38,11 +39,11 @@ class GittinsRank(ServiceQueues):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._ranks = tuple(range(len(self.thresholds) + 1))
-        self._tags: dict[str, float] = {}
+        self._newcomers = Newcomers(self.thresholds[0])
         self._rank()
 
     def key(self, job: Job, now: float) -> Key:
-        return (self._ranks[self.queue_of(job, now)], job.first_start_s, self._tags.get(job.id, 0.0), job.tie)
+        return (self._ranks[self.queue_of(job, now)], job.first_start_s, self._newcomers.tag(job), job.tie)
 
     def recall(self, services: Iterable[float]) -> None:
         for service in services:
@@ -52,14 +53,11 @@ class GittinsRank(ServiceQueues):
 
     def learn(self, view: View) -> bool:
         super().learn(view)
+        moved = self._newcomers.learn(view)
         for change, job in view.changes:
-            if change is Change.QUEUED and job.id not in self._tags:
-                self._tags[job.id] = view.tenants.attained(job.tenant, view.now)
-            elif change is Change.LEFT and job.id not in view.jobs:
-                self._tags.pop(job.id, None)
-                if job.state is State.FINISHED:
-                    self.history.add(job.attained(view.now))
-        return self.history.refresh() and self._rank()
+            if change is Change.LEFT and job.state is State.FINISHED and job.id not in view.jobs:
+                self.history.add(job.attained(view.now))
+        return (self.history.refresh() and self._rank()) or moved
 
     def _rank(self) -> bool:
         """True if queues have changed places."""

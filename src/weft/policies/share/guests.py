@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
@@ -11,6 +11,7 @@ from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, Offer, Sharing, Withdrawal, devices_of, fits, seated_lane
 from weft.core.view import View
 from weft.policies.order.classed import Classed
+from weft.policies.share.effects import Effects
 from weft.policies.share.filling import Filling, is_quiet
 from weft.policies.share.guest_lane import GuestLane, held_back, lane_of
 from weft.policies.share.looking import Looks
@@ -18,6 +19,7 @@ from weft.policies.share.packing import Packing, free_guests, is_beside, probed
 from weft.policies.share.rejudging import Rejudging
 from weft.policies.share.spots import (
     Spot,
+    pair_parts,
     pair_quietest,
     spots_with_guests,
     spots_without_guests,
@@ -43,6 +45,7 @@ class Guests:
     has_lanes: bool = True
     looks: Looks = field(default_factory=Looks)
     starving: Starving = field(default_factory=Starving)
+    effects: Effects = field(default_factory=Effects)
     _rejudging: Rejudging = field(default_factory=Rejudging, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +72,8 @@ class Guests:
                 leaving[offer.job_id] = Withdrawal(offer.job_id, offer.reason)
         staying = sum(offer.job_id in leaving for offer in offers)
         wake_at = self.looks.wake_at(view, self._news_at_s, len(leaving) - staying)
-        return Sharing(offers, list(leaving.values()), [*again.notes, *kept], min(wake_at, self.starving.next_look_s))
+        notes = [*again.notes, *kept, *self.effects.notes(view, leaving)]
+        return Sharing(offers, list(leaving.values()), notes, min(wake_at, self.starving.next_look_s))
 
     # ---- who sits already, beside somebody who is not what it was
 
@@ -132,7 +136,21 @@ class Guests:
         if self.filling.guests > 1:
             spots += [spot for spot in _settled(view, leaving) if len(spot.guests) < self.filling.guests]
         able = [spot for spot in spots if spot.holder.alone]
-        return pair_quietest(able, guests, lambda spot, guest: self._offer(view, spot, guest))
+        offers = pair_quietest(able, guests, lambda spot, guest: self._offer(view, spot, guest))
+        return offers + self._parts(view, guests, offers)
+
+    def _parts(self, view: View, guests: Iterable[Job], offers: Sequence[Offer]) -> list[Offer]:
+        """Who found nobody of its own size fills what a larger gang leaves idle of some of its devices."""
+        seated = {offer.job_id for offer in offers}
+        taken = {device for offer in offers for device in devices_of(offer.seating.allocation)}
+
+        def may_host(holder: Job) -> bool:
+            return taken.isdisjoint(devices_of(holder.allocation)) and self._has_idle_time(view, holder)
+
+        def offered(spot: Spot, guest: Job) -> Offer | None:
+            return self.filling.offer(spot, guest) if spot.has_room_for(view, guest) else None
+
+        return pair_parts(view, [job for job in guests if job.id not in seated], may_host, offered)
 
     def _may_sit(self, job: Job) -> bool:
         return self.filling.may_sit(job) and self.classes.may_sit(job)

@@ -10,11 +10,12 @@ from types import MappingProxyType
 from weft.core.commands import Seating
 from weft.core.errors import InputError
 from weft.core.job import Job
-from weft.core.memory import Memory
+from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Device, Offer, Sharing, Withdrawal, holders, seated_lane
 from weft.core.view import View
-from weft.policies.share.lane_choice import choose_lane
+from weft.policies.share.effects import Effects
+from weft.policies.share.lane_choice import Line, Place, Room
 from weft.policies.share.rejudging import Rejudging, seated_otherwise
 from weft.policies.stages import NO_LANE, Turns
 
@@ -40,6 +41,26 @@ has used since, is what remains now, so nobody has to tell a lane how far its me
 
 
 @dataclass
+class _News:
+    """Whether anything may have changed for those who found no place when they were last looked at.
+
+    Changes tell all but what the plan itself has just done. Of that, who was granted devices last tells, and how many
+    hold some. Who has progressed and computes has not come or gone: if it had left its seat for devices of its own,
+    that was a grant.
+    """
+
+    _holders: tuple[int, str, int] = field(default=(-1, "", 0), init=False, repr=False)
+
+    def has_come(self, view: View) -> bool:
+        last = next(reversed(view.ledger.running.values()), None)
+        before = self._holders
+        self._holders = (len(view.running), last.id, last.generation) if last else (0, "", 0)
+        return before != self._holders or any(
+            change is not Change.PROGRESSED or not job.is_computing for change, job in view.changes
+        )
+
+
+@dataclass
 class Lanes:
     """Whoever waits and whose memory is known sits down in a lane of the device with the fewest members."""
 
@@ -48,7 +69,9 @@ class Lanes:
     """How many of them at most on one device."""
     members: int = MOST_MEMBERS
     """How many jobs at most on one device."""
+    effects: Effects = field(default_factory=Effects)
     _rejudging: Rejudging = field(default_factory=Rejudging, init=False, repr=False)
+    _news: _News = field(default_factory=_News, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.in_lane not in TURNS:
@@ -63,38 +86,41 @@ class Lanes:
     def seat(self, view: View) -> Sharing:
         is_anew, _ = self._rejudging.look(view)
         leaving = seated_otherwise(view, _takes_turns) if is_anew else []
-        waiting = [job for job in view.jobs.values() if self._may_sit(job)]
-        if not waiting:
-            return Sharing(withdrawals=leaving, wake_at=_soon(view, leaving))
-        devices = {device: list(members) for device, members in _occupied(view)}
+        notes = self.effects.notes(view)
+        offers = self._offers(view) if self._news.has_come(view) or is_anew else []
+        return Sharing(offers, leaving, notes, _soon(view, leaving))
+
+    def _offers(self, view: View) -> list[Offer]:
+        """Each who waits, by arrival, to the first device with a place: there are many of them, and few kinds."""
+        if view.jobs_waiting <= len(view.seated):
+            return []
+        line = Line(self._places(view), self.lanes, self.members)
         offers: list[Offer] = []
-        for job in waiting:
-            memory = job.memory
-            assert memory is not None
-            for device in sorted(devices, key=lambda device: (len(devices[device]), device)):
-                lane = self._lane_on(view, device, devices[device], job, memory)
-                if lane is not None:
-                    offers.append(self._offer(view, job, device, lane, devices[device]))
-                    devices[device].append((job, lane))
-                    break
-        return Sharing(offers, leaving, wake_at=_soon(view, leaving))
+        too_large: dict[tuple[frozenset[str] | None, int], float] = {}  # the least P, by allowed types and T
+        for job in view.jobs.values():
+            memory = job.memory if _may_sit(job) else None
+            if memory is None:
+                continue
+            kind = (job.spec.device_types, memory.ephemeral_bytes)
+            if memory.persistent_bytes >= too_large.get(kind, math.inf):
+                continue  # as others come there is less room, never more: see Room
+            found = line.place_for(job, memory)
+            if found is None:
+                too_large[kind] = memory.persistent_bytes
+                continue
+            place, lane = found
+            offers.append(self._offer(view, job, place.device, lane, place.members))
+            line.add(place, job, memory, lane)
+        return offers
 
-    def _may_sit(self, job: Job) -> bool:
-        is_free = job.is_waiting and job.seating is None
-        return is_free and job.gang_size == 1 and job.spec.may_share and job.memory is not None
-
-    def _lane_on(
-        self, view: View, device: Device, members: list[tuple[Job, int]], job: Job, memory: Memory
-    ) -> int | None:
-        node = view.nodes[device[0]]
-        if node.memory_bytes is None or len(members) >= self.members or not job.spec.allows(node.device_type):
-            return None
-        lanes: dict[int, list[Memory]] = {}
-        for member, lane in members:
-            if member.memory is None or not member.spec.may_share:
-                return None
-            lanes.setdefault(lane, []).append(member.memory)
-        return choose_lane(node.memory_bytes, lanes, memory, self.lanes)
+    def _places(self, view: View) -> Iterator[Place]:
+        """The devices that one more could share with all who are there."""
+        for device, members in _occupied(view):
+            node = view.nodes[device[0]]
+            known = [(job.memory, lane) for job, lane in members if job.spec.may_share]
+            together = [(memory, lane) for memory, lane in known if memory is not None]
+            if node.memory_bytes is not None and len(together) == len(members):
+                yield Place(device, node.device_type, members, Room(node.memory_bytes, together))
 
     def _offer(self, view: View, job: Job, device: Device, lane: int, members: list[tuple[Job, int]]) -> Offer:
         turns = self.turns_of(job, view.now)
@@ -109,6 +135,10 @@ class Lanes:
             speed=1.0 / (len(beside) + 1),
         )
         return Offer(job.id, seating, Reason(code, (lane, named)))
+
+
+def _may_sit(job: Job) -> bool:
+    return job.is_waiting and job.seating is None and job.gang_size == 1 and job.spec.may_share
 
 
 def _takes_turns(seating: Seating) -> bool:

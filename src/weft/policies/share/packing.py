@@ -78,8 +78,7 @@ class Packing:
                 notes += kept(spot, packed[-1], total)
         else:
             self.verdicts.undo(together, now)
-            reason = Reason(Code.PACKED_UNDONE, (spot.holder.id, round(total, 3)))
-            withdrawals.append(Withdrawal(packed[-1].id, reason))
+            withdrawals.append(Withdrawal(packed[-1].id, undone(spot, together, total)))
 
     # ---- somebody else holds the device
 
@@ -140,6 +139,13 @@ def kept(spot: Spot, guest: Job, total: float) -> list[Note]:
         Note(guest.id, Reason(Code.PACKED_KEPT, (spot.holder.id, gain))),
         Note(spot.holder.id, Reason(Code.PACKED_KEPT, (guest.id, gain))),
     ]
+
+
+def undone(spot: Spot, together: Iterable[Job], total: float) -> Reason:
+    steps = sum(job.measured.steps for job in together if job.measured)
+    if not steps:
+        return Reason(Code.PACKED_UNDONE, (spot.holder.id, round(total, 3)))
+    return Reason(Code.PACKED_UNDONE_AFTER, (spot.holder.id, round(total, 3), steps))
 
 
 def probed(spot: Spot, guest: Job) -> list[Note]:

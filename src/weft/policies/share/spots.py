@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from weft.core.commands import Allocation
@@ -17,14 +17,15 @@ MOST_TRIED = 8
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The devices of one holder, and who sits there already."""
+    """The devices of one holder, or a part of them, and who sits there already."""
 
     holder: Job
     guests: tuple[Job, ...] = ()
+    part: Allocation = ()
 
     @property
     def allocation(self) -> Allocation:
-        return self.holder.allocation
+        return self.part or self.holder.allocation
 
     @property
     def members(self) -> tuple[Job, ...]:
@@ -32,15 +33,15 @@ class Spot:
 
     def has_room_for(self, view: View, job: Job, lane: int = 0) -> bool:
         """Whether a gang of that size could sit on exactly these devices, by type and memory."""
-        holder = self.holder
-        if job.gang_size != holder.gang_size or not job.spec.may_share or not holder.spec.may_share:
+        holder, devices = self.holder, list(devices_of(self.allocation))
+        if job.gang_size != len(devices) or not job.spec.may_share or not holder.spec.may_share:
             return False
         if job.spec.skew and len(self.allocation) > 1 and (holder.spec.skew or 0.0) < job.spec.skew:
             return False  # it may be spread because its holder does not mind
         if not job.spec.allows(view.nodes[self.allocation[0][0]].device_type):
             return False
         together = [(holder, holder.lane), *((one, seated_lane(one)) for one in self.guests), (job, lane)]
-        return all(fits(view.ledger, device, together) for device in devices_of(self.allocation))
+        return all(fits(view.ledger, device, together) for device in devices)
 
 
 def spots_without_guests(view: View) -> list[Spot]:
@@ -77,9 +78,12 @@ def guests_beside(view: View, holder: Job) -> tuple[Job, ...]:
 
 
 def holder_of_seat(view: View, guest: Job) -> Job | None:
-    """Who holds exactly the devices on which it sits."""
-    where = guest.seating.allocation if guest.seating else ()
-    return next((job for job in view.running.values() if job.allocation == where), None)
+    """Who holds the devices on which it sits, or the first of several."""
+    seat = dict(guest.seating.allocation if guest.seating else ())
+    for job in view.running.values():
+        if any(seat.get(node, 0) & mask for node, mask in job.allocation):
+            return job
+    return None
 
 
 def utilisation_of(job: Job) -> tuple[float, tuple[float, int]]:
@@ -95,14 +99,56 @@ def pair_quietest(
 
     A guest sits on devices that a gang of its own size holds.
     """
-    waiting: dict[int, list[Job]] = {}
-    for job in sorted(guests, key=utilisation_of):
-        waiting.setdefault(job.gang_size, []).append(job)
-    offers: list[Offer] = []
+    offers, waiting = list[Offer](), _by_gang_size(guests)
     for spot in sorted(spots, key=lambda spot: utilisation_of(spot.holder)) if waiting else ():
-        able = waiting.get(spot.holder.gang_size, [])
-        offer = next((made for made in (offered(spot, job) for job in able[:MOST_TRIED]) if made), None)
-        if offer is not None:
-            offers.append(offer)
-            able.remove(next(job for job in able if job.id == offer.job_id))
+        offers += _first_offer(spot, waiting.get(spot.holder.gang_size, []), offered)
     return offers
+
+
+def pair_parts(
+    view: View, guests: Iterable[Job], may_host: Callable[[Job], bool], offered: Callable[[Spot, Job], Offer | None]
+) -> list[Offer]:
+    """Guests for parts of larger gangs: on each device one at most, the quietest first, each once."""
+    offers, waiting = list[Offer](), _by_gang_size(guests)
+    gangs = (job for job in view.running.values() if job.gang_size > min(waiting, default=job.gang_size))
+    for holder in sorted(filter(may_host, gangs), key=utilisation_of):
+        left = {node: _without_guests(view, node, mask) for node, mask in holder.allocation}
+        for gang_size in sorted((size for size in waiting if size < holder.gang_size), reverse=True):
+            while part := _part(left, gang_size):
+                made = _first_offer(Spot(holder, (), part), waiting[gang_size], offered)
+                if not made:
+                    break
+                offers += made
+                left |= {node: left[node] & ~mask for node, mask in part}
+    return offers
+
+
+def _first_offer(spot: Spot, waiting: list[Job], offered: Callable[[Spot, Job], Offer | None]) -> list[Offer]:
+    """To one of those who wait, if any; it waits no more then."""
+    for at, job in enumerate(waiting[:MOST_TRIED]):
+        offer = offered(spot, job)
+        if offer is not None:
+            del waiting[at]
+            return [offer]
+    return []
+
+
+def _by_gang_size(guests: Iterable[Job]) -> dict[int, list[Job]]:
+    """The quietest first."""
+    found: dict[int, list[Job]] = {}
+    for job in sorted(guests, key=utilisation_of):
+        found.setdefault(job.gang_size, []).append(job)
+    return found
+
+
+def _without_guests(view: View, node: int, mask: int) -> int:
+    return mask & ~sum(1 << at for at in range(mask.bit_length()) if (node, at) in view.guests)
+
+
+def _part(left: Mapping[int, int], gang_size: int) -> Allocation:
+    """The first so many of what is left on one node; empty if there are not so many."""
+    for node, mask in left.items():
+        if mask.bit_count() >= gang_size:
+            devices = [1 << at for at in range(mask.bit_length()) if mask >> at & 1]
+            return ((node, sum(devices[:gang_size])),)
+    return ()

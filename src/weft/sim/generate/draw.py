@@ -12,21 +12,25 @@ import numpy as np
 from scipy.special import ndtri
 
 from weft.core.errors import InputError
+from weft.sim.generate.arrivals import SHORTEST_SPAN_S, arrivals_s, busy_devices, longest_span_s
 from weft.sim.generate.like import Band, Like
 from weft.sim.generate.likes import LIKES
 from weft.sim.trace.column import Floats, Ints
 from weft.sim.words import closest
 
-HOUR_S = 3600.0
-WEEK_S = 168 * HOUR_S
-HOURS_S: Floats = np.arange(169, dtype=np.float64) * HOUR_S
 TENANT_EXPONENT = 1.4
 """The k-th tenant has 1/k^1.4 as many jobs as the first: near Philly's virtual clusters, with 50, 20, 12, 9, 2 … %."""
+AMPLE = 5
+"""So many times the jobs that could just load the cluster all at once do load it while they come and go."""
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What to generate. The offered load is relative to the devices: 0.9 keeps 90 % of them busy on the average."""
+    """What to generate. A load of 0.9 would keep 90 % of the devices busy from the first arrival to the last.
+
+    That is their mean: the cluster is empty at first, so where jobs run for as long as they come, it is near 0 at the
+    start and twice as much at the end.
+    """
 
     like: str
     jobs: int
@@ -69,9 +73,7 @@ def generate(wishes: Wishes) -> Drawn:
     for_gangs, for_durations, for_arrivals, for_tenants = _streams(wishes.seed, 4)
     gang_size = _gang_sizes(like, for_gangs.random(wishes.jobs), wishes.devices)
     duration_s = _durations_s(like, gang_size, for_durations.random((2, wishes.jobs)))
-    # The load is met by the rate of arrivals alone: durations and gangs stay as they were drawn.
-    span_s = float((duration_s * gang_size).sum()) / (wishes.load * wishes.devices)
-    arrival_s = _arrivals_s(like, span_s, for_arrivals.random(wishes.jobs - 2))
+    arrival_s = _arrivals_under_load_s(wishes, duration_s, gang_size, for_arrivals.random(wishes.jobs - 2))
     shares: Floats = np.arange(1, wishes.tenants + 1, dtype=np.float64) ** -TENANT_EXPONENT
     return Drawn(arrival_s, duration_s, gang_size, _picks(shares, for_tenants.random(wishes.jobs)) + 1)
 
@@ -111,14 +113,21 @@ def _mixed_s(band: Band, which: Floats, where: Floats) -> Floats:
     return median_s * spread
 
 
-def _arrivals_s(like: Like, span_s: float, uniform: Floats) -> Floats:
-    """A Poisson process whose rate goes by hour and weekday, from a Monday, 0:00.
+def _arrivals_under_load_s(wishes: Wishes, duration_s: Floats, gang_size: Ints, uniform: Floats) -> Floats:
+    """The load is met by the rate of arrivals alone: durations and gangs stay as they were drawn."""
+    like, wanted = LIKES[wishes.like], wishes.load * wishes.devices
 
-    Given how many arrive in a span, they are independent draws from the rate; the first and the last are its ends.
-    """
-    expected = np.concatenate([[0.0], np.cumsum(np.outer(like.by_weekday, like.by_hour).ravel())])
-    weeks, rest_s = divmod(span_s, WEEK_S)
-    in_span = weeks * expected[-1] + np.interp(rest_s, HOURS_S, expected)
-    week, rest = np.divmod(np.sort(uniform) * in_span, expected[-1])
-    between_s = np.minimum(week * WEEK_S + np.interp(rest, expected, HOURS_S), span_s)
-    return np.concatenate([[0.0], between_s, [span_s]])
+    def busy_within(span_s: float) -> float:
+        return busy_devices(arrivals_s(like, span_s, uniform), duration_s, gang_size)
+
+    # If all work there is fell within the span, this would be it: less does, so the span is shorter.
+    all_within_s = float((duration_s * gang_size).sum()) / wanted
+    span_s = longest_span_s(busy_within, wanted, max(all_within_s, SHORTEST_SPAN_S))
+    if span_s is None:
+        at_once = busy_within(SHORTEST_SPAN_S)
+        raise InputError(
+            f"{wishes.jobs:,} jobs are too few for a load of {wishes.load:g}: "
+            f"if they all came within a second, {at_once:,.0f} of {wishes.devices:,} devices would be busy",
+            f"ask for {AMPLE * wishes.jobs * wanted / at_once:,.0f} or more, for fewer devices, or for less load",
+        )
+    return arrivals_s(like, span_s, uniform)

@@ -1,0 +1,73 @@
+"""What came of seats that nobody judges: of guests that are held back, and of the members of lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from weft.core.job import Job
+from weft.core.ledger import Change
+from weft.core.reasons import Code, Reason
+from weft.core.sharing import Note
+from weft.core.view import View
+from weft.policies.share.spots import holder_of_seat
+
+NAMED = 3
+
+
+@dataclass
+class Effects:
+    """Each is told what it makes beside the others, once for each seat, and so is who holds a device, once for each
+    set of guests that are held back for it. Of those that are packed their verdict tells."""
+
+    _told: dict[str, Hashable] = field(default_factory=dict, init=False, repr=False)
+
+    def notes(self, view: View, leaving: Container[str] = ()) -> list[Note]:
+        """Not to those who leave: that has its own reason."""
+        if not view.seated:
+            self._told.clear()
+            return []
+        found = []
+        for change, job in view.changes:
+            if change is Change.LEFT and job.id not in view.jobs:
+                self._told.pop(job.id, None)
+            elif change is Change.MEASURED and job.id not in leaving:
+                found += self._note(view, job)
+        return found
+
+    def _note(self, view: View, job: Job) -> list[Note]:
+        company = _company(view, job)
+        if job.measured is None or company is None or self._told.get(job.id) == company:
+            return []
+        self._told[job.id] = company
+        beside, alone_hz = _named(job.measured.neighbours), _alone_hz(view, job)
+        if not alone_hz:
+            return [Note(job.id, Reason(Code.BESIDE_ONLY, (beside, job.measured.rate_hz)))]
+        return [Note(job.id, Reason(Code.BESIDE, (beside, round(job.measured.rate_hz / alone_hz, 3))))]
+
+
+def _company(view: View, job: Job) -> Hashable:
+    """What makes for something new to tell; None: there is nothing to tell of it."""
+    if job.measured is None or job.measured.generation != job.generation or not job.measured.neighbours:
+        return None
+    if job.seating:
+        holder = holder_of_seat(view, job)
+        is_of_now = holder is None or holder.id in job.measured.neighbours
+        return job.generation if is_of_now and (job.seating.is_throttled or job.seating.lane) else None
+    if not job.is_running:
+        return None  # it has just lost its devices
+    seated = [view.seated[each] for each in job.measured.neighbours if each in view.seated]
+    held_back = frozenset(one.id for one in seated if one.seating and one.seating.is_throttled)
+    return held_back or (job.generation if job.lane else None)
+
+
+def _alone_hz(view: View, job: Job) -> float:
+    """On devices like these; 0 if nobody has measured it."""
+    allocation = job.seating.allocation if job.seating else job.allocation
+    is_known = job.alone is not None and job.alone_on == view.ledger.devices.kind_of(allocation)
+    return job.alone.rate_hz if job.alone and is_known else 0.0
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
