@@ -86,10 +86,11 @@ def measured(desk: Desk, word: Measurement, now: float) -> None:
 
 def _is_news(told: Grown, job: Job) -> bool:
     """A coordinator that is new does not know what was told before."""
-    if job.measured is None or job.memory is None:
+    known = job.memory if job.measured else None
+    if known is None:
         return False
-    known_bytes = job.memory.persistent_bytes + job.memory.ephemeral_bytes
-    return told.persistent_bytes + told.ephemeral_bytes > known_bytes
+    is_more = told.persistent_bytes + told.ephemeral_bytes > known.persistent_bytes + known.ephemeral_bytes
+    return is_more or told.persistent_bytes > known.persistent_bytes
 
 
 def _with_known_memory(told: Measured, job: Job) -> Measured:

@@ -70,7 +70,8 @@ class Measuring:
 
     def __init__(self) -> None:
         self._stretches: dict[Key, Stretch] = {}
-        self._told_bytes: dict[Key, int] = {}
+        self._told: dict[Key, tuple[int, int]] = {}
+        """P and T, as of when they had grown."""
 
     async def look(self, attempts: Iterable[Attempt], now_s: float) -> list[dict[str, Any]]:
         """What is to be told."""
@@ -97,15 +98,18 @@ class Measuring:
 
     def _grown(self, seen: Mapping[Key, Attempt]) -> list[dict[str, Any]]:
         needs = {key: memory for key in self._stretches if (memory := _memory(seen[key]))}
-        before, self._told_bytes = self._told_bytes, {}
-        told = []
-        for key, memory in needs.items():
-            known_bytes = before.get(key, 0)
-            has_grown = sum(memory) - known_bytes > max(GROWN_BYTES, MOVED * known_bytes)
-            self._told_bytes[key] = sum(memory) if has_grown else known_bytes
-            if has_grown:
-                told.append({"type": "grown", **_about(seen[key]), **dict(zip(SIZES, memory, strict=True))})
-        return told
+        grown = {key: memory for key, memory in needs.items() if _is_more(memory, self._told.get(key, (0, 0)))}
+        self._told = {key: grown.get(key) or self._told.get(key, (0, 0)) for key in needs}
+        return [
+            {"type": "grown", **_about(seen[key]), **dict(zip(SIZES, memory, strict=True))}
+            for key, memory in grown.items()
+        ]
+
+
+def _is_more(memory: tuple[int, int], known: tuple[int, int]) -> bool:
+    """In all, or of what lasts: in a lane that counts for more."""
+    least_bytes = max(GROWN_BYTES, MOVED * sum(known))
+    return sum(memory) - sum(known) > least_bytes or memory[0] - known[0] > least_bytes
 
 
 def _look(attempt: Attempt, now_s: float) -> Look | None:
