@@ -17,11 +17,11 @@ from office import Office, Open, devices, kinds, request
 from weft.control import decisions
 from weft.control.happenings import event_in_words
 from weft.control.inputs import Cancel, ChangePolicy, Hello, Hold, Measurement, Release, Report, StopAll, Tick
-from weft.control.measuring import measurement_of
+from weft.control.measuring import growth_of, measurement_of
 from weft.control.views import Views, nodes_json
 from weft.control.why import why_live
 from weft.core.commands import Seating
-from weft.core.events import Grown, Measured
+from weft.core.events import Measured
 from weft.core.job import Job
 from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
@@ -338,26 +338,54 @@ def test_what_makes_no_sense_was_not_measured(odd: dict[str, Any]) -> None:
     assert measurement_of({**said, **odd}) is None
 
 
+MIB = 1 << 20
+
+
+def growth(desk: Office, persistent_bytes: Any, ephemeral_bytes: Any, **changed: Any) -> Measurement | None:
+    """Of job 1, as its node says it every second."""
+    said = {"generation": desk.node.attempts["1"].generation, "needs_bytes": [persistent_bytes, ephemeral_bytes]}
+    return growth_of(desk.desk, "1", {**said, **changed})
+
+
 def test_a_job_that_has_grown_loses_its_company_at_once_and_is_told_of_once(office: Open) -> None:
     desk, _ = packed(office)
     desk.instant(measure(desk, "1", 8.0))
-    generation = desk.node.attempts["1"].generation
-
-    def grown(size: int) -> list[str]:
-        return [fact.kind for fact in desk.instant(Measurement(1, Grown("1", generation, size, GIB))).facts]
-
-    assert grown(GIB) == grown(0) == [], "no news"
-    assert grown(99 * GIB)[0] == "Grown"
+    grown = growth(desk, 99 * GIB, GIB)
+    assert grown is not None
+    assert desk.instant(grown).facts[0].kind == "Grown"
     assert desk.running() == {"1"}
-    assert grown(99 * GIB) == []
+    assert growth(desk, 99 * GIB, GIB) is None
+    assert desk.instant(grown).facts == [], "said twice before the first was heard"
     assert "measured: it needs 102400 MiB of a device by now" in told(desk, "1")
+    desk.instant(measure(desk, "1", 8.0))
+    assert growth(desk, 99 * GIB, GIB) is not None, "it was smaller meanwhile"
 
 
-@pytest.mark.parametrize("odd", [{"persistent_bytes": None}, {"ephemeral_bytes": -1}, {"job": 7}, {"generation": None}])
-def test_what_makes_no_sense_has_not_grown(odd: dict[str, Any]) -> None:
-    said = {"type": "grown", "job": "1", "attempt": 1, "generation": 2, "persistent_bytes": 10, "ephemeral_bytes": 20}
-    assert measurement_of(said) == Measurement(1, Grown("1", 2, 10, 20))
-    assert measurement_of({**said, **odd}) is None
+@pytest.mark.parametrize(
+    ("more_mib", "is_news"),
+    [((0, 0), False), ((9, 9), False), ((0, 200), True), ((200, 0), True), ((200, -200), True), ((-200, 200), False)],
+)
+def test_who_has_grown_by_little_is_as_before(office: Open, more_mib: tuple[int, int], is_news: bool) -> None:
+    desk, _ = packed(office)
+    desk.instant(measure(desk, "1", 8.0))
+    sizes = [GIB + more * MIB for more in more_mib]
+    assert (growth(desk, *sizes) is not None) is is_news
+
+
+def test_of_who_was_never_measured_it_counts_what_it_declared(office: Open) -> None:
+    desk, _ = packed(office)
+    assert growth(desk, 99 * GIB, 0) is None
+
+
+@pytest.mark.parametrize("odd", [{"needs_bytes": [1]}, {"needs_bytes": None}, {"generation": None}, {"generation": 9}])
+def test_what_makes_no_sense_has_not_grown(office: Open, odd: dict[str, Any]) -> None:
+    desk, _ = packed(office)
+    desk.instant(measure(desk, "1", 8.0))
+    assert growth(desk, 99 * GIB, GIB, **odd) is None
+    assert growth(desk, 99 * GIB, "much") is None
+    generation = desk.node.attempts["1"].generation
+    desk.cancel("1")
+    assert growth_of(desk.desk, "1", {"generation": generation, "needs_bytes": [99 * GIB, GIB]}) is None, "it is over"
 
 
 def test_memory_that_is_not_seen_for_once_is_as_it_was_seen_before(office: Open) -> None:

@@ -264,6 +264,25 @@ def test_what_is_measured_is_written_if_it_makes_sense(folder: Path) -> None:
     run(folder, story)
 
 
+def test_that_a_job_has_grown_is_written_when_its_node_says_what_it_needs_by_now(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        await post.writer.ask(request())
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        said = {"job": "1", "attempt": 1, "generation": 1, "rate_hz": 4.5, "utilisation": 0.5}
+        line.say(type="measured", **said, persistent_bytes=10, ephemeral_bytes=20)
+        while post.writer.desk.job("1").measured is None:
+            await asyncio.sleep(0)
+        for needs_bytes in ([10, 30], None, [5 << 20, 1 << 20]):
+            line.say(type="progress", jobs={"1": {"attempt": 1, "generation": 1, "needs_bytes": needs_bytes}})
+        while not (rows := [body for _, kind, body in post.store.log_after(0) if kind == "Grown"]):
+            await asyncio.sleep(0)
+        assert [(row["persistent_bytes"], row["ephemeral_bytes"]) for row in rows] == [(5 << 20, 1 << 20)]
+
+    run(folder, story)
+
+
 def test_what_is_measured_and_cannot_be_written_is_forgotten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "RETRY_S", 0.0)
     write = Store._write

@@ -42,7 +42,6 @@ class Daemon:
         self.progress: list[Message] = []
         self.devices: list[Message] = []
         self.measured: list[Message] = []
-        self.grown: list[Message] = []
         self.acknowledges: Callable[[Message], bool] = lambda report: True
         self.on_hello: Callable[[], list[Message]] = list
         self._path = path
@@ -66,7 +65,7 @@ class Daemon:
 
     def _take(self, message: Message) -> None:
         kept = {"hello": self.hellos, "report": self.reports, "progress": self.progress}
-        kept |= {"devices": self.devices, "measured": self.measured, "grown": self.grown}
+        kept |= {"devices": self.devices, "measured": self.measured}
         kept[message["type"]].append(message)
         if message["type"] == "hello":
             for order in self.on_hello():

@@ -10,7 +10,7 @@ import pytest
 
 from waiting import wait_until
 from weft.node.gauge import Look
-from weft.node.measuring import AGAIN_S, Stretch, _is_more
+from weft.node.measuring import AGAIN_S, Stretch
 from weft.node.usage import Used, cpu_times_s, utilisation
 
 
@@ -69,12 +69,3 @@ def test_what_cores_spend_on_a_family_is_counted_with_those_of_it_that_have_ende
 @pytest.mark.parametrize(("cpu_s", "cores", "used"), [(1.0, 1, 0.5), (1.0, 2, 0.25), (9.0, 1, 1.0), (-1.0, 1, 0.0)])
 def test_utilisation_is_a_part_of_the_cores_of_the_devices(cpu_s: float, cores: int, used: float) -> None:
     assert utilisation(Used(0.0, 0.0), Used(2.0, cpu_s), cores) == pytest.approx(used)
-
-
-@pytest.mark.parametrize(
-    ("memory_mb", "is_told"),
-    [((60, 40), False), ((60, 41), False), ((60, 49), True), ((69, 40), True), ((69, 31), True), ((20, 20), False)],
-)
-def test_what_has_grown_is_told_in_all_and_of_what_lasts(memory_mb: tuple[int, int], is_told: bool) -> None:
-    persistent_bytes, ephemeral_bytes = (each << 20 for each in memory_mb)
-    assert _is_more((persistent_bytes, ephemeral_bytes), (60 << 20, 40 << 20)) is is_told

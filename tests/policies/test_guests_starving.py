@@ -6,7 +6,7 @@ import pytest
 from sharing_words import GB, Stage, told
 
 from weft.core.commands import Seat, Unseat
-from weft.core.events import Finished, Measured
+from weft.core.events import Finished, Grown, Measured
 from weft.core.values import JobClass
 from weft.policies.registry import POLICIES
 
@@ -92,6 +92,16 @@ def test_a_guest_that_was_heard_of_is_not_waited_for() -> None:
     stage = filled()
     stage.measure(150.0, "guest", rate_hz=2.0, neighbours=("holder0",))
     stage.tell(2000.0)
+    assert stage.seated
+
+
+def test_who_has_grown_is_not_judged_by_what_it_made_at_an_earlier_seat() -> None:
+    stage = filled()
+    stage.measure(150.0, "guest", rate_hz=0.04, neighbours=("holder0",))
+    assert not stage.seated
+    stage.tell(1000.0)
+    assert stage.seated, "the back-off is over"
+    stage.tell(1001.0, Grown("guest", stage.job("guest").generation, GB, 2 * GB))
     assert stage.seated
 
 

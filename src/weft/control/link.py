@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.control.inputs import Devices, Hello, Measurement, Report
-from weft.control.measuring import measurement_of
+from weft.control.measuring import growth_of, measurement_of
 from weft.control.orders import Order
 from weft.control.record import Record
 from weft.control.store import StoreError
@@ -95,10 +95,8 @@ class Link:
                 task.add_done_callback(_raise)
             case "devices":
                 await self._ask(Devices(message["devices"]))
-            case "measured" | "grown":
-                word = measurement_of(message)
-                if word is not None:
-                    asyncio.create_task(self._measured(word)).add_done_callback(_raise)
+            case "measured":
+                self._tell(measurement_of(message))
             case "progress":
                 self._progress(message["jobs"])
 
@@ -122,6 +120,10 @@ class Link:
             return
         self._write(stream, {"type": "ack", "serial": message["serial"]})
 
+    def _tell(self, word: Measurement | None) -> None:
+        if word is not None:
+            asyncio.create_task(self._measured(word)).add_done_callback(_raise)
+
     async def _measured(self, word: Measurement) -> None:
         """Not acknowledged: what is lost is measured again."""
         with contextlib.suppress(WeftError):
@@ -138,6 +140,7 @@ class Link:
             record: Record | None = self._writer.desk.records.get(job_id)
             if record is not None and record.attempt == said.get("attempt"):
                 record.note(said)
+                self._tell(growth_of(self._writer.desk, job_id, said))
 
     def _write(self, stream: asyncio.StreamWriter, message: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionError, RuntimeError):

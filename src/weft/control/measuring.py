@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_NEIGHBOURS = 1_000
 SIZES = ("persistent_bytes", "ephemeral_bytes")
+GROWN_BYTES, GROWN = 1 << 20, 0.05
+"""By so much at least: what a job allocates differs a little from step to step."""
 
 
 def measurement_of(message: Mapping[str, Any]) -> Measurement | None:
@@ -26,10 +28,21 @@ def measurement_of(message: Mapping[str, Any]) -> Measurement | None:
         and isinstance(message.get("attempt"), int)
         and isinstance(message.get("generation"), int)
     )
-    if not is_about_an_attempt:
-        return None
-    told = _grown_of(message) if message.get("type") == "grown" else _measured_of(message)
+    told = _measured_of(message) if is_about_an_attempt else None
     return Measurement(message["attempt"], told) if told else None
+
+
+def growth_of(desk: Desk, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
+    """From what a node says of a job every second: that it needs more memory than is known, if it does."""
+    record, sizes = desk.records.get(job_id), progress.get("needs_bytes")
+    if record is None or not record.is_alive or record.ending:
+        return None
+    if not isinstance(sizes, list) or len(sizes) != len(SIZES) or not all(map(_is_number, sizes)):
+        return None
+    if not isinstance(progress.get("generation"), int):
+        return None
+    grown = Grown(job_id, progress["generation"], *map(int, sizes))
+    return Measurement(record.attempt, grown) if _is_news(grown, desk.job(job_id)) else None
 
 
 def _measured_of(message: Mapping[str, Any]) -> Measured | None:
@@ -59,13 +72,6 @@ def _measured_of(message: Mapping[str, Any]) -> Measured | None:
     )
 
 
-def _grown_of(message: Mapping[str, Any]) -> Grown | None:
-    sizes = [message.get(name) for name in SIZES]
-    if not all(map(_is_number, sizes)):
-        return None
-    return Grown(message["job"], message["generation"], *(int(size or 0) for size in sizes))
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and 0 <= value <= MOST_COUNTED
 
@@ -85,12 +91,14 @@ def measured(desk: Desk, word: Measurement, now: float) -> None:
 
 
 def _is_news(told: Grown, job: Job) -> bool:
-    """A coordinator that is new does not know what was told before."""
-    known = job.memory if job.measured else None
+    """In all, or of what lasts, which in a lane counts for more. Of who was never measured what it declared counts."""
+    known = job.memory if job.measured and job.generation == told.generation else None
     if known is None:
         return False
-    is_more = told.persistent_bytes + told.ephemeral_bytes > known.persistent_bytes + known.ephemeral_bytes
-    return is_more or told.persistent_bytes > known.persistent_bytes
+    known_bytes = known.persistent_bytes + known.ephemeral_bytes
+    least_bytes = max(GROWN_BYTES, GROWN * known_bytes)
+    is_more = told.persistent_bytes + told.ephemeral_bytes - known_bytes > least_bytes
+    return is_more or told.persistent_bytes - known.persistent_bytes > least_bytes
 
 
 def _with_known_memory(told: Measured, job: Job) -> Measured:

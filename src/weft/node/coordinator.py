@@ -299,8 +299,11 @@ class Coordinator:
         for attempt in self._attempts.values():
             if attempt.state in SEEN:
                 with suppress(WeftError):  # somebody has removed its page
-                    said[attempt.record.job] = attempt.progress()
+                    said[attempt.record.job] = attempt.progress() | self._needs(attempt)
         return said
+
+    def _needs(self, attempt: Attempt) -> dict[str, Any]:
+        return {"generation": attempt.record.generation, "needs_bytes": self._measuring.needs_bytes(attempt)}
 
     async def _look_at_devices(self) -> None:
         ground = self._ground

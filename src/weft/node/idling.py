@@ -26,7 +26,7 @@ LEAST, USUAL = 19, 0
 ALL_CONTROL_GROUPS = "cgroup:[4026531835]"
 """The first namespace, as the kernel names it. In any other one, paths of control groups do not say where they are."""
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-AGAIN_S = 0.1
+AGAIN_S, TRIES = 0.1, 20
 
 _put_off: dict[int, int] = {}
 """Sessions and what they are to weigh, which the kernel did not take yet: who is not root may change weights ten times
@@ -74,8 +74,10 @@ def catch_up() -> bool:
 
 
 async def caught_up() -> None:
-    """When the kernel has taken all that it put off."""
-    while catch_up():
+    """When the kernel has taken all that it put off, or after a while: others may change weights all the time."""
+    for _ in range(TRIES):
+        if not catch_up():
+            return
         await asyncio.sleep(AGAIN_S)
 
 

@@ -1,12 +1,12 @@
 """How fast attempts really step, and beside whom: what is measured over stretches in which nothing changed.
 
-A stretch that has settled is told once, and again after each further minute in which the rate has moved. That a job has
-grown is told at once: others may sit beside it only because it was smaller.
+A stretch that has settled is told once, and again after each further minute in which the rate has moved. What memory a
+job needs is told every second, whatever its rate does: others may sit beside it only because it was smaller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 AGAIN_S = 60.0
 MOVED = 0.05
-SIZES = ("persistent_bytes", "ephemeral_bytes")
-GROWN_BYTES = 1 << 20
-"""By so much at least, or nobody is told: what a job allocates differs a little from step to step."""
 
 
 @value
@@ -70,8 +67,6 @@ class Measuring:
 
     def __init__(self) -> None:
         self._stretches: dict[Key, Stretch] = {}
-        self._told: dict[Key, tuple[int, int]] = {}
-        """P and T, as of when they had grown."""
 
     async def look(self, attempts: Iterable[Attempt], now_s: float) -> list[dict[str, Any]]:
         """What is to be told."""
@@ -85,7 +80,7 @@ class Measuring:
         weighed = [key for key, each in self._stretches.items() if key in rates or each.is_to_be_weighed]
         roots = {key: seen[key].attached().roots for key in weighed}
         times_s = await in_thread(usage.cpu_times_s, roots) if roots else {}
-        told = self._grown(seen)
+        told = []
         for key, cpu_s in times_s.items():
             stretch, used = self._stretches[key], Used(now_s, cpu_s)
             if key not in rates:
@@ -96,20 +91,11 @@ class Measuring:
             self._stretches[key] = stretch.after(rates[key].rate_hz, used)
         return told
 
-    def _grown(self, seen: Mapping[Key, Attempt]) -> list[dict[str, Any]]:
-        needs = {key: memory for key in self._stretches if (memory := _memory(seen[key]))}
-        grown = {key: memory for key, memory in needs.items() if _is_more(memory, self._told.get(key, (0, 0)))}
-        self._told = {key: grown.get(key) or self._told.get(key, (0, 0)) for key in needs}
-        return [
-            {"type": "grown", **_about(seen[key]), **dict(zip(SIZES, memory, strict=True))}
-            for key, memory in grown.items()
-        ]
-
-
-def _is_more(memory: tuple[int, int], known: tuple[int, int]) -> bool:
-    """In all, or of what lasts: in a lane that counts for more."""
-    least_bytes = max(GROWN_BYTES, MOVED * sum(known))
-    return sum(memory) - sum(known) > least_bytes or memory[0] - known[0] > least_bytes
+    def needs_bytes(self, attempt: Attempt) -> tuple[int, int] | None:
+        """P and T by now; None while nobody knows. One on its way into a lane is not outside for good."""
+        stretch = self._stretches.get(attempt.record.key)
+        is_on_its_way = stretch is None or (stretch.gauge.counted is None and _is_outside(attempt))
+        return None if is_on_its_way else _memory(attempt)
 
 
 def _look(attempt: Attempt, now_s: float) -> Look | None:
@@ -133,20 +119,19 @@ def _look(attempt: Attempt, now_s: float) -> Look | None:
 
 def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> dict[str, Any]:
     record, ground = attempt.record, attempt.ground
+    persistent_bytes, ephemeral_bytes = _memory(attempt) or _held(attempt)
     return {
         "type": "measured",
-        **_about(attempt),
+        "job": record.job,
+        "attempt": record.attempt,
+        "generation": record.generation,
         "rate_hz": rate.rate_hz,
         "utilisation": ground.kind.utilisation(ground.some(record.devices), before or now, now),
-        **dict(zip(SIZES, _memory(attempt) or _held(attempt), strict=True)),
+        "persistent_bytes": persistent_bytes,
+        "ephemeral_bytes": ephemeral_bytes,
         "neighbours": sorted(rate.neighbours),
         "steps": rate.steps,
     }
-
-
-def _about(attempt: Attempt) -> dict[str, Any]:
-    record = attempt.record
-    return {"job": record.job, "attempt": record.attempt, "generation": record.generation}
 
 
 def _memory(attempt: Attempt) -> tuple[int, int] | None:
@@ -161,8 +146,13 @@ def _memory(attempt: Attempt) -> tuple[int, int] | None:
     persistent, ephemeral = (
         max((rank[word] for rank in words), default=0) // each for word in (layout.PERSISTENT, layout.EPHEMERAL)
     )
-    is_outside = attempt.record.seat.lane and not all(rank[layout.ABILITIES] & layout.IN_LANE for rank in words)
-    return (persistent + ephemeral, 0) if is_outside else (persistent, ephemeral)
+    return (persistent + ephemeral, 0) if _is_outside(attempt) else (persistent, ephemeral)
+
+
+def _is_outside(attempt: Attempt) -> bool:
+    ranks = attempt.attached().ranks
+    is_in_lane = all(rank.words[layout.ABILITIES] & layout.IN_LANE for rank in ranks)
+    return bool(attempt.record.seat.lane) and not is_in_lane
 
 
 def _held(attempt: Attempt) -> tuple[int, int] | tuple[None, None]:

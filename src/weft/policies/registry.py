@@ -169,7 +169,7 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "busy": "A device that its holder keeps busy for more of the time than this has nothing to give away.",
         "convert_after_s": "Seconds that a job without a class of its own waits for its tenant's quota; then it is "
         "like an opportunistic one.",
-        "guests": "How many jobs at most may use what one holder leaves idle.",
+        "guests": "How many jobs at most may use what one holder leaves idle; of a larger gang, one on each device.",
         "in_lane": "How the members of a lane take turns, a step each: fair (who has had the least time), pack (steps "
         "in the order they come), fifo (the first job that came) or srtf (the least remaining time). In all of them a "
         "job opens a lane of its own while memory allows. To the simulator, which knows no steps, pack is fair.",

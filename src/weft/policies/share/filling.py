@@ -22,7 +22,7 @@ class Filling:
     busy: float = 0.8
     """AntMan's M: a device that is busier than this has nothing to give away."""
     guests: int = 1
-    """How many at most beside one holder."""
+    """How many at most beside one holder of their own size."""
     looks: Looks = field(default_factory=Looks)
 
     def __post_init__(self) -> None:

@@ -75,7 +75,7 @@ class Starving:
         for change, guest in view.changes:
             if change is not Change.MEASURED or not guest.seating or not guest.seating.is_throttled:
                 continue
-            if guest.measured is None or guest.alone is None or not guest.alone.rate_hz:
+            if guest.measured is None or guest.alone is None or not guest.alone.rate_hz or not _is_heard_of(guest):
                 continue
             rate = guest.measured.rate_hz / guest.alone.rate_hz
             holder = holder_of_seat(view, guest) if rate < self.least else None
