@@ -18,6 +18,8 @@ from inference import inference
 from live import weft_here
 from opportunistic import PARTS as OPPORTUNISTIC
 from pair import task_of, wait_until
+from weft.node import usage
+from weft.node.task import Task
 from weft.runtime.native import library_path
 
 JOB = str(Path(__file__).with_name("share_job.py"))
@@ -51,33 +53,66 @@ def decisions(client: weft.Client, job_id: str) -> str:
 # ---- G1
 
 
-def time_slicing(quantum_s: float = 3.0, turns: int = 5) -> list[Figure]:
-    """Six jobs on two devices in turns, over whole rounds, against two alone on them just before and just after."""
-    before = _alone_hz()
+def time_slicing(quantum_s: float = 3.0, rounds: int = 4) -> list[Figure]:
+    """Six jobs on two devices in turns, over whole rounds, against two alone on them just before and just after.
+
+    Time is what is shared, so it is time that is compared: how much of it each job computes. In steps, the speed of the
+    machine, which drifts from minute to minute, counts as well.
+    """
+    before = _alone()
     with weft_here("cpu=2", f"gandiva:quantum_s={quantum_s}:quantum_steps=1000000:margin=9") as client:
         ids = [train(client, FOREVER, COMPUTE_BOUND) for _ in range(6)]
         wait_until(lambda: min(steps(client, ids)) > 20, "six jobs make steps", 120)
-        shared = rates(client, ids, 3 * turns * quantum_s)
+        tasks = [task_of(client, job_id) for job_id in ids]
+        _wait_for_turns(tasks[0], 2)  # what loading cost each of them is evened out
+        shared = made(tasks, lambda: _wait_for_turns(tasks[0], rounds))
         newcomer, begun_s = train(client, FOREVER, COMPUTE_BOUND), time.monotonic()
         wait_until(lambda: steps(client, [newcomer])[0] > 0, "the newcomer makes a step")
         first_s = time.monotonic() - begun_s
-    alone = statistics.mean([*before, *_alone_hz()])
-    mean, total = statistics.mean(shared), sum(shared) / (2 * alone)
-    worst = max(abs(rate / mean - 1) for rate in shared)
+    alone = [*before, *_alone()]
+    usual_s, usual_hz = (2 * statistics.mean(each[at] for each in alone) for at in (0, 1))
+    together_s, together_hz = (sum(each[at] for each in shared) for at in (0, 1))
+    worst = max(abs(one_s / together_s * len(ids) - 1) for one_s, _ in shared)
+    floor = abs(sum(hz for _, hz in before) / sum(hz for _, hz in alone[2:]) - 1)
     return [
         Figure("G1: 6 jobs on 2 devices: largest difference to an equal share", f"{worst:.1%}", "≤ 5 %", worst <= 0.05),
-        Figure("G1: all together over two alone", f"{total:.3f}", "≥ 0.97", total >= 0.97),
+        Figure(
+            "G1: all together over two alone, in time computed",
+            f"{together_s / usual_s:.3f}",
+            "≥ 0.97",
+            together_s / usual_s >= 0.97,
+        ),
+        Figure(f"    the same in steps (alone before over alone after: {floor:.1%})", f"{together_hz / usual_hz:.3f}"),
         Figure(
             "G1: submit → first step of a seventh, import of torch included", f"{first_s:.1f} s", "≤ 5 s", first_s <= 5
         ),
     ]
 
 
-def _alone_hz(seconds: float = 8.0) -> list[float]:
+def made(tasks: Sequence[Task], wait: Callable[[], object]) -> list[tuple[float, float]]:
+    """Seconds computed, and steps, of each, a second."""
+    before, begun_s = _done(tasks), time.monotonic()
+    wait()
+    after, passed_s = _done(tasks), time.monotonic() - begun_s
+    return [((b[0] - a[0]) / passed_s, (b[1] - a[1]) / passed_s) for a, b in zip(before, after, strict=True)]
+
+
+def _done(tasks: Sequence[Task]) -> list[tuple[float, int]]:
+    computed_s = usage.cpu_times_s({at: task.roots for at, task in enumerate(tasks)})
+    return [(computed_s[at], task.step) for at, task in enumerate(tasks)]
+
+
+def _wait_for_turns(task: Task, turns: int) -> None:
+    for _ in range(turns):
+        wait_until(lambda: all(rank.is_paused for rank in task.ranks), "it is the turn of others")
+        wait_until(lambda: not any(rank.is_paused for rank in task.ranks), "its turn begins")
+
+
+def _alone(seconds: float = 8.0) -> list[tuple[float, float]]:
     with weft_here("cpu=2", "fifo") as client:
         ids = [train(client, FOREVER, COMPUTE_BOUND) for _ in range(2)]
         wait_until(lambda: min(steps(client, ids)) > 20, "two jobs make steps")
-        return rates(client, ids, seconds)
+        return made([task_of(client, job_id) for job_id in ids], lambda: time.sleep(seconds))
 
 
 # ---- G2
@@ -114,7 +149,7 @@ def _measured_alone_hz(client: weft.Client, job_id: str) -> float:
 # ---- L1, L3
 
 
-def lanes(count: int = 6, each: int = 100) -> list[Figure]:
+def lanes(count: int = 6, each: int = 80) -> list[Figure]:
     """Many small jobs of known memory on one device: in lanes, against one at a time."""
     ratios = []
     for _ in range(2):

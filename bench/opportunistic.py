@@ -21,8 +21,8 @@ from weft.node import idling
 
 HOLDER_WIDTH, WAIT_MS, GUEST_WIDTH = 24, 16.0, 32
 BLOCK_S, CONVERGE_S = 4.0, 10.0
-BY_HAND = (10, 40)
-"""Duties."""
+BY_HAND = 40
+"""A duty."""
 MB = 1 << 20
 GUEST_BYTES = 48 * MB
 GOAL = 0.03
@@ -105,7 +105,7 @@ def by_duty_alone() -> list[Figure]:
     On one core this cannot do well. The kernel divides a core between all who want it, so of what a guest computes only
     as much falls into the holder's idle time as that is of all time; the rest is taken from the holder. With an idle
     part i, a guest with a share d of the time slows the holder by about (1 - i) d: within 3 %, at i = 0.38, it gets 5 %
-    of the time, an eighth of what is idle. The rows at a duty set by hand show what looser bounds would buy.
+    of the time, an eighth of what is idle. The row at a duty set by hand shows what a looser bound would buy.
     """
     if os.getuid() != 0:
         return [NOT_SHOWN]
@@ -114,10 +114,9 @@ def by_duty_alone() -> list[Figure]:
         story = Story(_pair(client))
         story.round(seen, "antman", CONVERGE_S)
         figures = rows("held back by its duty alone", seen, story.idle)
-        for duty in BY_HAND:
-            paced = Seen()
-            story.round(paced, NAIVE, then=lambda pair, duty=duty: pair.guest.set_duty(duty))  # type: ignore[misc]
-            figures += rows(f"at a duty of {duty} %, set by hand", paced, story.idle)
+        paced = Seen()
+        story.round(paced, NAIVE, then=lambda pair: pair.guest.set_duty(BY_HAND))
+        figures += rows(f"at a duty of {BY_HAND} %, set by hand", paced, story.idle)
     return [*figures, story.floor]
 
 
