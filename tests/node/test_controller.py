@@ -300,22 +300,6 @@ def test_a_burst_of_the_holder_shrinks_guests_at_once_and_ends_the_stay_of_who_c
     assert after == larger, "the peak is remembered for a while"
 
 
-def test_while_the_holder_outgrows_its_limit_guests_have_only_what_lasts_of_them() -> None:
-    state, seen = State(), list[int]()
-    for second in range(1, 9):
-        state, calm = limits(20 * MB, state, second)
-    assert calm.holder_limit_bytes is not None
-    state, burst = limits(calm.holder_limit_bytes + MB, state, 8.02)
-    assert burst.guests["2"].limit_bytes == 21 * MB
-    assert burst.guests["3"].limit_bytes == 42 * MB
-    assert burst.holder_limit_bytes == 137 * MB, "it may need still more before its step is over"
-    for tenths in range(81, 200):
-        state, after = limits(20 * MB, state, tenths / 10)
-        seen.append(after.guests["2"].limit_bytes or 0)
-    assert seen == sorted(seen)
-    assert seen[0] < seen[-1] <= calm.guests["2"].limit_bytes, "what is left they get back, slowly"
-
-
 def test_a_peak_is_forgotten_after_ten_minutes() -> None:
     peak = Peak().noted(100, 0.0)
     for now_s in range(10, 2000, 10):

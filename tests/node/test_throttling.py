@@ -31,7 +31,7 @@ while True:
 BURSTING = """
 import os, sys, time, torch, weft
 while True:
-    size = 40 if os.path.exists(sys.argv[1]) else 4
+    size = 40 if os.path.exists(sys.argv[1]) else 12
     with weft.step():
         passing = torch.zeros(size << 18).add_(1)
         del passing

@@ -243,19 +243,12 @@ def _needs(sample: Sample) -> list[list[Need]]:
 
 
 def _divided(state: State, sample: Sample, now_s: float, capacity_bytes: int) -> tuple[State, Division | None]:
-    """Memory, like duty, is taken from guests at once and given to them slowly.
-
-    While the holder outgrows its limit nobody knows by how much it will: guests give up all but what lasts of them.
-    """
+    """Memory, like duty, is taken from guests at once and given to them slowly."""
     if not capacity_bytes or not state.peak.bytes:
         return state, None
-    needs, is_burst = _needs(sample), 0 < state.holder_bytes < sample.needed_bytes
-    if is_burst:
-        needs = [[replace(need, ephemeral_bytes=0) for need in on_device] for on_device in needs]
     is_time = now_s - state.raised_s >= PERIOD_S
     more_bytes = whole_grains(capacity_bytes * MEMORY_RAISE) if is_time else 0
     raised_s = now_s if is_time else state.raised_s
-    before, more_bytes = ({}, 0) if is_burst else (dict(state.limits), more_bytes)
-    division = divided_on_each(capacity_bytes, state.peak.bytes, needs, before, more_bytes)
+    division = divided_on_each(capacity_bytes, state.peak.bytes, _needs(sample), dict(state.limits), more_bytes)
     limits = tuple(division.guests.items())
     return replace(state, holder_bytes=division.holder_bytes, limits=limits, raised_s=raised_s), division

@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import devices, fencing, guarding, kinds, laning, records
+from weft.node import devices, fencing, kinds, laning, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
 from weft.node.children import Reaper, in_thread
@@ -254,7 +254,7 @@ class Coordinator:
 
     async def _watch_guests(self) -> None:
         while True:
-            await asyncio.sleep(guarding.GLANCE_S)
+            await asyncio.sleep(self._guard.rest_s)
             try:
                 self._guard.glance(asyncio.get_running_loop().time())
             except (WeftError, OSError) as error:  # of a page that somebody has removed, say

@@ -28,6 +28,7 @@ from weft.runtime import layout
 from weft.runtime.layout import Depth
 
 PROGRESS_S = 1.0
+ROOM_FOR_BURSTS = 4.0
 
 log = logging.getLogger(__name__)
 
@@ -164,9 +165,14 @@ class Throttle:
         self._seated.pop(job_id).free()
 
     @property
+    def is_tight(self) -> bool:
+        """Whether the holder's limit is so low that a burst may well exceed it."""
+        return 0 < self._state.holder_bytes < ROOM_FOR_BURSTS * self._state.peak.bytes
+
+    @property
     def is_burst_seen(self) -> bool:
         """Whether the holder needs more memory than at any tick until now."""
-        return bool(self._capacity_bytes) and self._needed_bytes() > self._state.peak.bytes
+        return self.is_tight and self._needed_bytes() > self._state.peak.bytes
 
     def tick(self, now_s: float) -> Setting:
         """Look, decide, act. Costs some hundred microseconds; any rate above ten a second is fine."""
