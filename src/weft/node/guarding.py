@@ -44,7 +44,7 @@ class Guard:
 
     def glance(self, now_s: float) -> None:
         """A tick if it is time for one, or if a holder needs more than it ever did: it is to have it while the step is
-        on in which it does. So after a burst no further step is slow."""
+        on in which it does."""
         is_time = now_s - self._ticked_s >= TICK_S
         if is_time or any(_has_burst(throttle) for throttle in self._throttles.values()):
             self._ticked_s = now_s
