@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.node.company import Company
 
 TICK_S, GLANCE_S = 0.1, 0.005
-"""Two hundred glances a second take a fortieth of a core, so there are none where no burst is to be feared."""
+"""Two hundred glances a second take some 3 % of a core, so there are none where no burst is to be feared."""
 
 log = logging.getLogger(__name__)
 
