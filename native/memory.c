@@ -372,10 +372,8 @@ uint64_t weft_memory_overflow(void)
 
 uint64_t weft_memory_step_needs(void)
 {
-    weft_lock();
-    uint64_t needs = weft_memory.step_peak > weft_memory.persistent ? weft_memory.step_peak - weft_memory.persistent : 0;
-    weft_unlock();
-    return needs;
+    uint64_t most = weft_memory.step_peak, persistent = weft_memory.persistent;
+    return most > persistent ? most - persistent : 0;
 }
 
 /* Bytes of our own range that have pages, whoever uses them. */

@@ -46,7 +46,7 @@ struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison);
  * stand there for a moment while whoever writes it puts another in its place. */
 void weft_memory_allow(uint64_t limit);
 
-/* What is in the next tier now: a glance without the lock. And what this step has needed so far on top of P. */
+/* Glances without the lock: what is in the next tier now, and what this step has needed so far on top of P. */
 uint64_t weft_memory_overflow(void);
 uint64_t weft_memory_step_needs(void);
 

@@ -23,6 +23,7 @@
 #define SMALLEST_SERVED WEFT_PAGE_SIZE /* what is smaller is not worth a block, and stays libc's */
 #define SHORTEST_IDLE_NS 500000        /* shorter sleeps end too late to be of use */
 #define SPARE_LANE ((uint64_t)1 << 20) /* that the lane may be larger than needed before it shrinks */
+#define BURST ((uint64_t)1 << 20)      /* what a step needs more than those before it: by less than this they all differ */
 
 static struct {
     atomic_bool is_serving;
@@ -143,14 +144,15 @@ static void say_disobeyed(const struct weft_boundary *seen)
     shim.disobeyed = seen->disobeyed;
 }
 
-/* A burst that does not fit is told of at once, and not only at the boundary: whoever makes room for it can do so before
- * the next step. */
+/* A burst is told of at once, and not only at the boundary: whoever makes room for it can do so before it does not fit,
+ * or before the next step. */
 static void tell_of_burst(void)
 {
-    uint64_t needs = weft_memory_step_needs();
-    shim.page->overflow = weft_memory_overflow();
-    if (needs > shim.page->ephemeral)
+    uint64_t needs = weft_memory_step_needs(), overflow = weft_memory_overflow();
+    if (needs > shim.page->ephemeral + BURST)
         shim.page->ephemeral = needs;
+    if (overflow > shim.page->overflow)
+        shim.page->overflow = overflow;
 }
 
 /* ---- the duty ---- */
@@ -323,7 +325,7 @@ WEFT_EXPORT int posix_memalign(void **place, size_t alignment, size_t bytes)
         say_refused(bytes);
         return ENOMEM;
     }
-    if (steps && shim.is_in_step && weft_memory_overflow() > shim.page->overflow)
+    if (steps && shim.is_in_step && shim.limit)
         tell_of_burst();
     *place = at;
     return 0;

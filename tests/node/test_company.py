@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,17 @@ with weft.step():
     while os.path.exists(sys.argv[1]): time.sleep(0.01)
 sys.exit(4)
 """
+LINGERING = """
+import os, sys, time, weft
+over, stay = sys.argv[1:]
+while not os.path.exists(over):
+    with weft.step():
+        time.sleep(0.0005)
+        while os.path.exists(stay):
+            open(stay + "-does", "w").close()
+            time.sleep(0.01)
+sys.exit(4)
+"""
 RESUMABLE = """
 import os, sys, time, weft
 class Part:
@@ -49,8 +61,9 @@ sys.exit(4)
 """
 
 
-def stepping(node: Node, job: str = "1", code: str = STEPS, **more: Any) -> Message:
-    return node.run_order(sys.executable, "-c", code, str(node.folder / f"over-{job}"), job=job, **more)
+def stepping(node: Node, job: str = "1", code: str = STEPS, arguments: Sequence[str] = (), **more: Any) -> Message:
+    over = str(node.folder / f"over-{job}")
+    return node.run_order(sys.executable, "-c", code, over, *arguments, job=job, **more)
 
 
 def sleeping(node: Node, job: str = "1", **more: Any) -> Message:
@@ -222,6 +235,28 @@ def test_what_a_throttle_has_set_is_undone_when_the_guest_is_alone_and_when_it_h
         assert os.sched_getscheduler(pid) == os.SCHED_OTHER
         assert whats(node, "2") == ["started"]
     tell_over(node, "1", "2")
+
+
+def test_a_guest_that_is_to_pause_is_held_back_on_its_way_to_the_boundary_but_not_for_long(node: Node) -> None:
+    stay, does = node.folder / "stay", node.folder / "stay-does"
+    begin(node, stepping(node, "2", LINGERING, (str(stay),), seat=THROTTLED))
+    pid = node.daemon.next("started", "2")["pids"][0]
+    if idling.why_not([pid]):
+        pytest.skip("nobody may use the idle class here")
+    stay.touch()
+    wait_until(does.exists, "it is inside a step")
+    node.daemon.send(sleeping(node))  # it makes no steps to learn of, so the guest is slowed and not gated
+    wait_until(lambda: os.sched_getscheduler(pid) == os.SCHED_IDLE, "it is in the idle class")
+    with attach(node.run / "2.1.0.page") as task:
+        node.order("pause", "2", needs_bytes=0)
+        wait_until(lambda: task.wanted == Depth.GATE, "it is asked to pause")
+        assert os.sched_getscheduler(pid) == os.SCHED_IDLE
+        wait_until(lambda: os.sched_getscheduler(pid) == os.SCHED_OTHER, "it is so no more")
+        assert not any(rank.is_paused for rank in task.ranks), "though it has not come to the boundary"
+    assert not node.daemon.all("paused", "2")
+    stay.unlink()
+    assert node.daemon.next("paused", "2")["how"] == "boundary"
+    tell_over(node, "1")
 
 
 def test_a_seat_that_changes_within_a_lease_is_taken_as_it_is(node: Node) -> None:

@@ -199,18 +199,19 @@ def test_what_the_duty_inserts_is_in_no_step() -> None:
 
 
 @served
-def test_a_burst_that_overflows_is_told_of_within_its_step(tmp_path: Path) -> None:
-    """Whoever makes room for it can do so before the next one."""
+@pytest.mark.parametrize(("limit", "overflows"), [("64M", True), ("1G", False)])
+def test_a_burst_is_told_of_within_its_step(limit: str, overflows: bool, tmp_path: Path) -> None:
+    """Whoever makes room for it can do so before it does not fit, or before the next one."""
     code = f"""
 for _ in range(5): step()
 burst = torch.ones(40_000_000)
 open({str(tmp_path / "burst")!r}, "w").close()
 while not os.path.exists({str(tmp_path / "over")!r}): time.sleep(0.01)
 """
-    with under_weft(*training(code=code), options=("--limit", "64M")) as running:
+    with under_weft(*training(code=code), options=("--limit", limit)) as running:
         wait_until((tmp_path / "burst").exists, "it has burst")
         rank = running.task.status().ranks[0]
-        assert (rank.ephemeral_bytes >= 160_000_000, rank.overflow_bytes >= 160_000_000) == (True, True)
+        assert (rank.ephemeral_bytes >= 160_000_000, rank.overflow_bytes >= 160_000_000) == (True, overflows)
         (tmp_path / "over").touch()
         assert running.end()[2] == 0
 

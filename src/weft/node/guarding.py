@@ -15,6 +15,7 @@ from weft.node import idling
 from weft.node.controller import FIRST_DUTY
 from weft.node.controls import GuestSetting
 from weft.node.holding import Key
+from weft.node.order import Wanted
 from weft.node.throttling import Seated, Throttle
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 TICK_S, GLANCE_S = 0.1, 0.005
 """Two hundred glances a second take some 3 % of a core, so there are none where no burst is to be feared."""
+PATIENCE_S = 2.0
+"""For a guest that is to pause and stays held back; or half of the time it has to come to a step boundary."""
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +38,8 @@ class Guard:
         """The holder beside whom each guest is held back."""
         self._slowed: dict[Key, Seated] = {}
         """Guests that are held back without measuring: their holder makes no steps, or they have several."""
+        self._pausing: dict[Key, float] = {}
+        """Guests that are to pause and have not yet, and until when they are held back meanwhile."""
         self._ticked_s = -math.inf
 
     @property
@@ -55,7 +60,7 @@ class Guard:
         beside, slowed = self._wanted()
         for key in [*self._beside, *self._slowed]:
             if beside.get(key) != self._beside.get(key) or (key in slowed) != (key in self._slowed):
-                self._free(key)
+                self._part_with(key, now_s)
         for key in list(self._throttles.keys() - set(beside.values())):
             self._close(key)
         for key, holder in beside.items():
@@ -63,9 +68,9 @@ class Guard:
                 self._add(key, holder)
         for key in slowed - self._slowed.keys():
             self._slow(key)
+        held_back = beside.keys() | slowed
         for attempt in self._company:
-            is_held_back = attempt.record.key in beside or attempt.record.key in slowed
-            if attempt.was_throttled and attempt.is_settled and not is_held_back:
+            if attempt.was_throttled and attempt.record.key not in held_back and self._is_to_be_free(attempt, now_s):
                 self.release(attempt)
         for holder, throttle in list(self._throttles.items()):
             try:
@@ -73,15 +78,31 @@ class Guard:
             except (WeftError, OSError) as error:  # its page is gone, or one of its guests'
                 log.warning("guests of job %s are not held back: %s", holder[0], error)
 
+    def see_out(self, attempt: Attempt, now_s: float) -> None:
+        """It is about to pause. A guest is gated no more, but held back until it stands: on its way to the boundary,
+        and while its memory is moved, it would take the core from who goes on beside it."""
+        key = attempt.record.key
+        is_held_back = key in self._beside or key in self._slowed
+        if is_held_back and self._holders_beside(attempt):
+            holder = self._beside.pop(key, None)
+            if holder is not None:
+                self._throttles[holder].see_out(key[0])
+            self._slowed.pop(key, None)
+            attempt.is_throttled = False
+            self._pausing[key] = now_s + min(PATIENCE_S, attempt.ground.graces.pause_grace_s / 2)
+        elif is_held_back or key not in self._pausing:
+            self.release(attempt)
+
     def release(self, attempt: Attempt) -> None:
-        """It is about to pause, to end, or to hold devices itself: it is as if it had never been held back, nor had
+        """It stands, is about to end, or to hold devices itself: it is as if it had never been held back, nor had
         guests that are."""
         key = attempt.record.key
+        self._pausing.pop(key, None)
         if key in self._throttles:
             self._close(key)
         if key in self._beside or key in self._slowed:
             self._free(key)
-        elif attempt.was_throttled:  # by a coordinator that was killed
+        elif attempt.was_throttled:  # and is to pause, or by a coordinator that was killed
             task = attempt.attached()
             task.set_duty(100)
             idling.undo(task.roots)
@@ -94,7 +115,7 @@ class Guard:
         for guest in self._company:
             if not (guest.is_settled and guest.record.seat.is_guest and guest.record.seat.is_throttled):
                 continue
-            holders = [each for each in self._company.beside(guest) if _is_held_up(each, guest)]
+            holders = self._holders_beside(guest)
             if len(holders) == 1 and holders[0].attached().ranks:
                 beside[guest.record.key] = holders[0].record.key
             elif holders:
@@ -118,6 +139,22 @@ class Guard:
         seated.obey(GuestSetting(FIRST_DUTY))
         if _is_on_cores(guest):
             seated.idle([pid for each in self._company.beside(guest) for pid in each.attached().roots])
+
+    def _part_with(self, key: Key, now_s: float) -> None:
+        attempt = self._company.attempts.get(key)
+        if attempt and attempt.order.wanted is Wanted.PAUSE:
+            self.see_out(attempt, now_s)
+        else:
+            self._free(key)
+
+    def _is_to_be_free(self, attempt: Attempt, now_s: float) -> bool:
+        until_s = self._pausing.get(attempt.record.key)
+        if until_s is None or attempt.is_settled:
+            return attempt.is_settled
+        return now_s >= until_s or not self._holders_beside(attempt)
+
+    def _holders_beside(self, guest: Attempt) -> list[Attempt]:
+        return [each for each in self._company.beside(guest) if _is_held_up(each, guest)]
 
     def _free(self, key: Key) -> None:
         holder = self._beside.pop(key, None)

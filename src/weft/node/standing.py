@@ -31,7 +31,7 @@ async def halt_at(attempt: Attempt, *depths: str) -> None:
     """As deep as makes room for those who come, or else to one of these depths."""
     ground, order = attempt.ground, attempt.order
     attempt.is_leaving = depths == moving.LEAVE
-    ground.guard.release(attempt)
+    ground.guard.see_out(attempt, attempt.now_s)
     wanted = Halt(
         pages=attempt.pages,
         shepherds=attempt.shepherds,

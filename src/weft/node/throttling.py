@@ -8,8 +8,8 @@ Made when the first guest takes its seat beside a holder, `tick`ed by whoever ha
     throttle.remove("42")                       # it computes at full duty again, without a limit
 
 The memory side acts at each tick, the duty once in a control period. Gating is done by asking the page for a pause;
-so a guest that somebody else is to pause, or to resume, is to be removed before that. A guest whose setting says that
-it has no room is gated here, and should be paused deeper by whoever can.
+so a guest that somebody else is to pause, or to resume, is to be seen out or removed before that. A guest whose setting
+says that it has no room is gated here, and should be paused deeper by whoever can.
 """
 
 from __future__ import annotations
@@ -161,8 +161,12 @@ class Throttle:
         self._seated[job_id] = Seated(job_id, task, memory_bytes, devices)
 
     def remove(self, job_id: str) -> None:
-        """It leaves, or is to be paused, or becomes the holder of devices itself."""
+        """It leaves, or becomes the holder of devices itself."""
         self._seated.pop(job_id).free()
+
+    def see_out(self, job_id: str) -> None:
+        """It is to be paused by somebody else, and stays as it is until then."""
+        self._seated.pop(job_id)
 
     @property
     def is_tight(self) -> bool:
