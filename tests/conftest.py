@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 import underweft
+
+
+def pytest_configure() -> None:
+    """Whoever is started in the background of a script ignores Ctrl-C, and so would all that the tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""What came of a seat is told: to the guest, and to who holds the device, once."""
+"""What came of a seat is told: to the guest, and to who holds the device, once; and again when it moves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ def test_a_guest_that_is_held_back_and_its_holder_are_told_once_what_they_make()
         "tell guest: beside holder: 2.5 steps/s; how fast it is alone is not known"
     ]
     assert told(stage.measure(90.0, "holder", rate_hz=9.5, neighbours=("guest",))) == []
-    assert told(stage.measure(91.0, "guest", rate_hz=2.0, neighbours=("holder",))) == []
+    assert told(stage.measure(91.0, "guest", rate_hz=2.4, neighbours=("holder",))) == []
+
+
+def test_what_they_make_is_told_again_when_it_has_moved_by_a_tenth() -> None:
+    stage = filled()
+    for at_s, rate_hz, told_of in ((80.0, 8.8, "88%"), (140.0, 9.2, ""), (200.0, 9.9, "99%"), (260.0, 9.5, "")):
+        lines = told(stage.measure(at_s, "holder", rate_hz=rate_hz, neighbours=("guest",)))
+        assert lines == ([f"tell holder: beside guest: {told_of} of its speed alone"] if told_of else [])
 
 
 def test_of_who_was_measured_alone_before_it_is_told_what_part_of_that_it_makes() -> None:
@@ -75,4 +82,4 @@ def test_who_shares_a_lane_is_told_what_it_makes_there() -> None:
     ]
     assert told(stage.measure(10.0, "m1", rate_hz=1.5, neighbours=beside["m1"])) != []
     stage.tell(20.0, Finished("m5", stage.job("m5").generation))
-    assert told(stage.measure(30.0, "m0", rate_hz=1.8, neighbours=beside["m0"][:-1])) == [], "once for each seat"
+    assert told(stage.measure(30.0, "m0", rate_hz=1.6, neighbours=beside["m0"][:-1])) == [], "once for each seat"

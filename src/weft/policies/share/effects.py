@@ -13,14 +13,17 @@ from weft.core.view import View
 from weft.policies.share.spots import holder_of_seat
 
 NAMED = 3
+MOVED = 0.1
 
 
 @dataclass
 class Effects:
     """Each is told what it makes beside the others, once for each seat, and so is who holds a device, once for each
-    set of guests that are held back for it. Of those that are packed their verdict tells."""
+    set of guests that are held back for it; and again when that has moved by a tenth. Of those that are packed their
+    verdict tells."""
 
-    _told: dict[str, Hashable] = field(default_factory=dict, init=False, repr=False)
+    _told: dict[str, tuple[Hashable, float]] = field(default_factory=dict, init=False, repr=False)
+    """In which company, and at which rate."""
 
     def notes(self, view: View, leaving: Container[str] = ()) -> list[Note]:
         """Not to those who leave: that has its own reason."""
@@ -37,13 +40,17 @@ class Effects:
 
     def _note(self, view: View, job: Job) -> list[Note]:
         company = _company(view, job)
-        if job.measured is None or company is None or self._told.get(job.id) == company:
+        if job.measured is None or company is None or self._is_told(job.id, company, job.measured.rate_hz):
             return []
-        self._told[job.id] = company
+        self._told[job.id] = (company, job.measured.rate_hz)
         beside, alone_hz = _named(job.measured.neighbours), _alone_hz(view, job)
         if not alone_hz:
             return [Note(job.id, Reason(Code.BESIDE_ONLY, (beside, job.measured.rate_hz)))]
         return [Note(job.id, Reason(Code.BESIDE, (beside, round(job.measured.rate_hz / alone_hz, 3))))]
+
+    def _is_told(self, job_id: str, company: Hashable, rate_hz: float) -> bool:
+        told, told_hz = self._told.get(job_id, (None, 0.0))
+        return told == company and abs(rate_hz - told_hz) <= MOVED * told_hz
 
 
 def _company(view: View, job: Job) -> Hashable:
