@@ -20,7 +20,8 @@ from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, devices_of
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.draft import placement_of, protection_end
+from weft.policies.draft import is_protected, placement_of, protection_end
+from weft.policies.exchanging import Exchange
 from weft.policies.group import NodeGroup
 from weft.policies.move_cost import MoveCost
 from weft.policies.move_gains import MoveGains
@@ -28,6 +29,7 @@ from weft.policies.parting import company_of, leaves_seat
 from weft.policies.place.consolidated import best_fit, whole_nodes_and_best_fit
 from weft.policies.room import Room
 from weft.policies.stages import Match, Place
+from weft.policies.types import type_of
 
 MOST_MOVED = 2
 """So many jobs at most are moved to make room for one gang."""
@@ -55,6 +57,7 @@ class Migration:
 
     assumed_s: float = 30.0
     look_every_s: float = 60.0
+    exchange: Exchange | None = None
     _next_look_s: float = field(default=-math.inf, init=False, repr=False)
     _look_at_s: float = field(default=NEVER, init=False, repr=False)
     """When there is something to see that the last look has not seen."""
@@ -94,8 +97,9 @@ class Migration:
         """The plan with what is worth moving; if nothing is, the same plan, which may wake us."""
         self._hear(view, plan)
         if plan.grants or plan.evictions:
-            return self._waking(view, plan) if self._look_at_s < NEVER and _leaves_free(view, plan) else plan
-        if not any(view.free_counts):
+            has_room = self._exchanges or _leaves_free(view, plan)
+            return self._waking(view, plan) if self._look_at_s < NEVER and has_room else plan
+        if not (self._exchanges or any(view.free_counts)):
             return plan
         moves = self._look(view, match, place) if view.now + EPSILON_S >= self._next_look_s else []
         if not moves:
@@ -110,6 +114,11 @@ class Migration:
     def gains(self, view: View) -> list[Note]:
         """What the moves were worth, as far as that has been measured by now."""
         return self._gains.told(view)
+
+    @property
+    def _exchanges(self) -> bool:
+        """Whether jobs may move though nothing is free."""
+        return self.exchange is not None and len(self._groups) > 1
 
     # ---- when to look
 
@@ -182,7 +191,7 @@ class Migration:
                     has_moved = True
                     yield move
         if not has_moved:  # nobody is moved twice, nor by where those stood who have just been moved
-            yield from self._out_of_the_way(view, room, match)
+            yield from list(self._out_of_the_way(view, room, match)) or self._exchanged(view)
 
     def _better(self, view: View, room: Room, job: Job, match: Match, place: Place) -> Iterator[Move]:
         if _may_move(view, job):
@@ -211,6 +220,20 @@ class Migration:
         placement = whole_nodes_and_best_fit(job.gang_size, group, room.free) if pays_at_s < self._look_at_s else None
         if placement is not None:
             yield Move(job, placement, Reason(Code.MIGRATED, ("its gang is together again",)), pays_at_s)
+
+    def _exchanged(self, view: View) -> list[Move]:
+        if self.exchange is None or not self._exchanges:
+            return []
+        movable = [job for job in view.running.values() if _may_move(view, job) and not is_protected(job, view.now)]
+        moves = []
+        for both in self.exchange.pairs(view, movable, self.cost_s):
+            for job, other in (both, both[::-1]):
+                here, there = type_of(job, view), type_of(other, view)
+                is_faster = job.spec.rate_hz(there) > job.spec.rate_hz(here)
+                why = "where it is faster" if is_faster else f"as {other.id} gains more by {here}"
+                moves.append(Move(job, placement_of(other), Reason(Code.MIGRATED, (f"to {there}, {why}",)), view.now))
+        self._look_at_s = min(self._look_at_s, self.exchange.pays_at_s)
+        return moves
 
     def _out_of_the_way(self, view: View, room: Room, match: Match) -> Iterator[Move]:
         """Small jobs leave a node for fragments elsewhere, so that a gang that waits for a block gets one."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from weft.policies.admit.furthest_behind import FurthestBehind
+from weft.policies.exchanging import Exchange
 from weft.policies.history import History
 from weft.policies.match.allox import AlloxMatching
 from weft.policies.migration import Migration
@@ -141,7 +142,7 @@ def weft(
         order,
         place=SkewAware(pack_limit),
         share=share,
-        migration=Migration(migration_s),
+        migration=Migration(migration_s, exchange=Exchange(order)),
         bypass_limit_s=bypass_limit_s,
     )
 
