@@ -15,10 +15,17 @@ import pytest
 from underweft import SCRIPTS, Running, bare, environment, marked_steps, under_weft
 from waiting import PATIENCE_S, wait_until
 from weft.node.task import Task
+from weft.node.throttling import Throttle
 from weft.runtime.layout import LEFT_EXIT_CODE
 
 DDP = SCRIPTS / "ddp.py"
 PAUSES = 200
+GATED = 40
+HOLDER = """
+import time, weft
+while True:
+    with weft.step(): time.sleep(0.002)
+"""
 
 
 @contextmanager
@@ -70,6 +77,29 @@ def test_a_gang_paused_at_random_moments_stands_at_one_step_each_time(launch, tm
         for running in runs:
             _, err, code = running.end()
             assert code == 0, err
+
+
+def test_a_gang_that_is_held_back_as_a_guest_comes_to_stand_each_time(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    over = tmp_path / "over"
+    with under_weft(sys.executable, "-c", HOLDER) as holder, task_per_rank(str(over)) as (task, runs):
+        wait_until(lambda: holder.has_steps and len(task.ranks) == 2, "all have pages")
+        for _ in range(GATED):
+            with Throttle(holder.task) as throttle:
+                throttle.add("2", task)
+                wait_until(lambda throttle=throttle: is_stood_still(throttle, task), "it stands")
+            step = task.step
+            time.sleep(chance.random() * 0.005)  # any moment is as good: it must come to stand from it
+            wait_until(lambda step=step: task.step > step, "it goes on")
+        over.touch()
+        for running in runs:
+            _, err, code = running.end()
+            assert code == 0, err
+
+
+def is_stood_still(throttle: Throttle, guest: Task) -> bool:
+    is_gated = throttle.tick(time.monotonic()).guests["2"].duty == 0
+    return is_gated and guest.status().state == "paused" and len(steps_of(guest)) == 1
 
 
 @pytest.mark.parametrize("launch", [torchrun, task_per_rank])

@@ -62,14 +62,10 @@ def _gate(task: Task, at_step: int, deadline: float) -> bool:
     step = at_step
     task.ask(Depth.GATE, at_step)
     while not task.is_over:
-        gang: list[Rank] = []
-        others: list[Rank] = []
-        for rank in task.ranks:
-            if not rank.is_asked:  # it claimed a page since
-                rank.ask(Depth.GATE, at_step)
-            (gang if rank.world else others).append(rank)
-        _refuse_if_superseded([*task.firsts, *gang, *others])
-        meeting = _send_on(gang, step)
+        ranks = asked(task, at_step)
+        gang, others = [rank for rank in ranks if rank.world], [rank for rank in ranks if not rank.world]
+        _refuse_if_superseded([*task.firsts, *ranks])
+        meeting = send_on(gang, step)
         step = meeting.step
         is_standing = (gang or others) and meeting.is_met and all(rank.has_answered for rank in others)
         if is_standing and not _missing(gang):
@@ -82,7 +78,17 @@ def _gate(task: Task, at_step: int, deadline: float) -> bool:
     return True
 
 
-def _send_on(gang: list[Rank], step: int) -> Meeting:
+def asked(task: Task, at_step: int = 0) -> list[Rank]:
+    """The ranks there are, those that claimed a page since the task was asked to gate among them."""
+    ranks = task.ranks
+    for rank in ranks:
+        if not rank.is_asked:
+            rank.ask(Depth.GATE, at_step)
+    return ranks
+
+
+def send_on(gang: list[Rank], step: int) -> Meeting:
+    """Where these ranks can meet if `step` was the answer before; those behind are let on."""
     meeting = meet([rank.standing for rank in gang], step)
     for laggard in meeting.laggards:
         gang[laggard].ask(Depth.GATE, run_to=meeting.step)

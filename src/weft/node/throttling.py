@@ -7,9 +7,10 @@ Made when the first guest takes its seat beside a holder, `tick`ed by whoever ha
     setting = throttle.tick(time.monotonic())   # ten times a second or so
     throttle.remove("42")                       # it computes at full duty again, without a limit
 
-The memory side acts at each tick, the duty once in a control period. Gating is done by asking the page for a pause;
-so a guest that somebody else is to pause, or to resume, is to be seen out or removed before that. A guest whose setting
-says that it has no room is gated here, and should be paused deeper by whoever can.
+The memory side acts at each tick, the duty once in a control period. Gating is done by asking the page for a pause,
+and the ranks of a gang are sent on at each tick until they meet, as in any pause; so a guest that somebody else is to
+pause, or to resume, is to be seen out or removed before that. A guest whose setting says that it has no room is gated
+here, and should be paused deeper by whoever can.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from weft.node import idling
 from weft.node.controller import State, adjust
 from weft.node.controls import Guest, GuestSetting, Sample, Setting
 from weft.node.line import Line
+from weft.node.pausing import asked, send_on
 from weft.node.rank import Rank
 from weft.node.task import Task
 from weft.runtime import layout
@@ -68,6 +70,8 @@ class Seated:
         self._done = 0
         self._counted_s: float | None = None
         self._is_gated = False
+        self._meeting_step = 0
+        """Of a gang that is gated: where its ranks are to stand, so that none waits for another inside a step."""
         self._seen: frozenset[int] = frozenset()
         self._is_idle = False
 
@@ -106,7 +110,10 @@ class Seated:
             self._let_go()
         elif self.task.wanted == Depth.RUN:
             self.task.ask(Depth.GATE)
-            self._is_gated = True
+            self._is_gated, self._meeting_step = True, 0
+        elif self._is_ours:
+            gang = [rank for rank in asked(self.task) if rank.world]
+            self._meeting_step = send_on(gang, self._meeting_step).step
 
     def idle(self, but_not: Iterable[int]) -> None:
         """Again when there are processes that none of those in the idle class has begotten. Where that could not be
@@ -133,11 +140,16 @@ class Seated:
 
     def _let_go(self) -> None:
         """Unless somebody else has asked it for something since."""
-        if self._is_gated and self.task.wanted == Depth.GATE:
-            ranks = [*self.task.firsts, *self.task.ranks]
-            if not any(rank.is_superseded for rank in ranks):
-                self.task.ask(Depth.RUN)
+        if self._is_ours:
+            self.task.ask(Depth.RUN)
         self._is_gated = False
+
+    @property
+    def _is_ours(self) -> bool:
+        """It was gated here, and nobody else has asked it for something since."""
+        if not self._is_gated or self.task.wanted != Depth.GATE:
+            return False
+        return not any(rank.is_superseded for rank in [*self.task.firsts, *self.task.ranks])
 
 
 class Throttle:
