@@ -146,6 +146,72 @@ def test_the_time_alone_is_learnt_anew_every_ten_minutes_and_at_once_after_a_lea
     assert "learning" in {setting.reason for setting in device.run(3)}
 
 
+class Stalling:
+    """A holder that steps when the test says so, beside one guest that stands and goes on as it is told."""
+
+    def __init__(self) -> None:
+        self.state, self.now_s = State(), 0.0
+        self.duty, self.gated_s = 100, 0.0
+
+    def step(self, step_s: float, count: int = 1) -> None:
+        for _ in range(count):
+            self.idle(step_s, (step_s,))
+
+    def idle(self, lasts_s: float, then: tuple[float, ...] = ()) -> None:
+        """The holder ends no step for so long, but for these at the end."""
+        until_s = self.now_s + lasts_s
+        while self.now_s < until_s:
+            tick_s = min(1.0, until_s - self.now_s)
+            self.now_s = min(self.now_s + tick_s, until_s)
+            self.gated_s += tick_s if not self.duty else 0.0
+            steps = then if self.now_s >= until_s else ()
+            sample = Sample(steps, None, tick_s, 0, (Guest("2", not self.duty),))
+            self.state, setting = adjust(self.state, sample, self.now_s)
+            self.duty = setting.guests["2"].duty
+
+
+def test_guests_do_not_stand_still_to_learn_from_a_holder_that_makes_no_steps() -> None:
+    newcomer = Stalling()
+    newcomer.idle(3600)
+    assert newcomer.gated_s <= 11, "it may load its data for a while"
+    known = Stalling()
+    known.step(0.1, 100)
+    assert known.duty, "it is learnt"
+    known.gated_s = 0.0
+    known.idle(7200)
+    assert known.gated_s == 0.0, "nor when it is time to learn anew"
+
+
+def test_a_holder_that_goes_on_after_a_stall_is_learnt_from_its_next_step_on() -> None:
+    holder = Stalling()
+    holder.idle(60)
+    assert holder.duty
+    holder.step(0.1)
+    assert not holder.duty
+    holder.step(0.1, 40)
+    assert holder.duty
+    assert holder.state.baseline is not None
+
+
+def test_a_holder_that_stalls_after_every_few_steps_is_learnt_all_the_same() -> None:
+    holder = Stalling()
+    for _ in range(10):
+        holder.step(0.2, 8)
+        holder.idle(30)
+    assert holder.state.baseline is not None
+    assert max(holder.state.baseline.steps) == 0.2
+
+
+def test_a_holder_of_long_steps_is_not_taken_to_stall() -> None:
+    holder = Stalling()
+    holder.step(40.0)
+    beside_s = holder.now_s - holder.gated_s
+    holder.step(40.0, 22)
+    assert holder.now_s - holder.gated_s == beside_s, "guests compute beside none but its first step"
+    holder.step(40.0, 3)
+    assert holder.state.baseline is not None
+
+
 def test_more_duty_goes_to_the_guest_that_makes_the_most_of_it() -> None:
     device = Device(beyond(0.6), names=("2", "3"))
     device.efficiency["3"] = 0.2

@@ -28,6 +28,10 @@ PERIOD_S, PERIOD_STEPS = 1.0, 10
 LEARN_STEPS, REFRESH_STEPS, LEARN_S = 20, 10, 1.0
 REFRESH_S, SOONEST_S, FRESH_S = 600.0, 30.0, 5.0
 GATE_PATIENCE_S = 30.0
+STALLED_S = 10.0
+"""A holder without a step for so long, and for ten of its steps, loads data, validates or waits for its user: guests
+need not stand still to learn from steps that do not come. That a holder's steps are longer than this is known once the
+first of them is seen: it has cost it no more than guests at their first duty in the rest of that one."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 300.0
 WARM_UP_STEPS = 3
 OF_THE_NEW = 0.3
@@ -51,6 +55,9 @@ class State:
     baseline: Window | None = None
     learnt_s: float = 0.0
     learning_since_s: float | None = None
+    stepped_s: float | None = None
+    """When steps of the holder were last seen, or the first look; and how long those took."""
+    step_s: float = 0.0
     alone: Window = NOTHING
     beside: Window = NOTHING
     recent: Window = NOTHING
@@ -74,7 +81,7 @@ class State:
 
 def adjust(state: State, sample: Sample, now_s: float, capacity_bytes: int = 0) -> tuple[State, Setting]:
     """The next state, and what to set now. Capacity 0: memory is not for us to divide."""
-    state = _with_steps(_with_guests(state, sample, now_s), sample, now_s)
+    state = _with_steps(_with_guests(_with_pace(state, sample, now_s), sample, now_s), sample, now_s)
     state = replace(state, peak=state.peak.noted(sample.needed_bytes, now_s))
     state = _learnt(state, sample, now_s)
     if state.learning_since_s is None and _must_learn(state, sample, now_s):
@@ -86,6 +93,12 @@ def adjust(state: State, sample: Sample, now_s: float, capacity_bytes: int = 0) 
 
 
 # ---- what is seen ---------------------------------------------------------------------------------------------------
+
+
+def _with_pace(state: State, sample: Sample, now_s: float) -> State:
+    if sample.durations_s:
+        return replace(state, stepped_s=now_s, step_s=typical(sample.durations_s).typical_s)
+    return state if state.stepped_s is not None else replace(state, stepped_s=now_s)
 
 
 def _with_guests(state: State, sample: Sample, now_s: float) -> State:
@@ -107,10 +120,12 @@ def _with_guests(state: State, sample: Sample, now_s: float) -> State:
 
 
 def _with_steps(state: State, sample: Sample, now_s: float) -> State:
-    """Steps of a time in which guests began or ceased to compute are neither alone nor beside them."""
+    """Steps of a time in which guests began or ceased to compute are neither alone nor beside them. Those that were
+    alone count on while more of them are to be learnt: a holder may stall after every few."""
     is_quiet = all(guest.is_quiet for guest in sample.guests)
     if is_quiet != state.was_quiet:
-        return replace(_changed(state, now_s), alone=NOTHING, was_quiet=is_quiet)
+        alone = NOTHING if state.learning_since_s is None else state.alone
+        return replace(_changed(state, now_s), alone=alone, was_quiet=is_quiet)
     skipped = min(state.to_skip, len(sample.durations_s))
     steps = sample.durations_s[skipped:]
     state = replace(state, to_skip=state.to_skip - skipped)
@@ -146,12 +161,21 @@ def _learnt(state: State, sample: Sample, now_s: float) -> State:
     steps = LEARN_STEPS if state.baseline is None else REFRESH_STEPS
     if len(state.alone.steps) < steps or state.alone.lasted_s < LEARN_S:
         since_s = state.learning_since_s
+        if since_s is not None and _is_stalled(state, now_s):
+            return replace(state, learning_since_s=now_s)  # guests are gated from the next step on
         if since_s is None or state.baseline is None or now_s - since_s < GATE_PATIENCE_S or state.was_quiet:
             return state
         # A guest whose steps are that long is not waited for: what was learnt before stands for another while.
         return replace(state, learning_since_s=None, learnt_s=now_s)
     state = replace(state, baseline=state.alone, shape_bytes=sample.needed_bytes, learnt_s=now_s)
     return _acquitted(replace(state, learning_since_s=None))
+
+
+def _is_stalled(state: State, now_s: float) -> bool:
+    """Whether the holder has made no step for far longer than its last ones took. They may have been held up as well,
+    so there is an end to that."""
+    patience_s = min(max(STALLED_S, LEAP * state.step_s), LONGEST_WAIT_S)
+    return state.stepped_s is not None and now_s - state.stepped_s > patience_s
 
 
 def _acquitted(state: State) -> State:
@@ -219,8 +243,9 @@ def _cut(state: State, now_s: float) -> State:
 
 
 def _setting(state: State, division: Division | None, now_s: float) -> Setting:
+    is_learning = state.learning_since_s is not None and not _is_stalled(state, now_s)
     is_resting = now_s < state.resting_until_s
-    stand_still = state.learning_since_s is not None or is_resting
+    stand_still = is_learning or is_resting
     is_seen = len(state.beside.steps) >= PERIOD_STEPS
     guests = {}
     for job_id, duty in state.duties:
@@ -228,7 +253,7 @@ def _setting(state: State, division: Division | None, now_s: float) -> Setting:
         is_still = stand_still or not has_room
         limit_bytes = division.guests.get(job_id) if division else None
         guests[job_id] = GuestSetting(0 if is_still else duty, limit_bytes, has_room)
-    reason = "learning" if state.learning_since_s is not None else "resting" if is_resting else "sharing"
+    reason = "learning" if is_learning else "resting" if is_resting else "sharing"
     found = evidence(state.baseline, state.beside, state.noise).slower if state.baseline and is_seen else None
     return Setting(guests, division.holder_bytes if division else None, found, reason)
 
