@@ -308,6 +308,17 @@ def test_limits_fill_the_device_and_nobody_is_below_what_it_must_have(
             assert division.guests[guest.job_id] >= max(MB, guest.persistent_bytes)
 
 
+def test_headroom_is_given_as_far_as_it_takes_no_guests_place() -> None:
+    fits = divided(24_000 * MB, 21_000 * MB, [Need("2", 2_200 * MB, 300 * MB)])
+    assert fits.guests["2"] >= 2_200 * MB
+    assert fits.holder_bytes >= 21_000 * MB
+    roomy = divided(24_000 * MB, 10_000 * MB, [Need("2", 2_000 * MB, 300 * MB)])
+    assert roomy.guests["2"] >= 1.05 * 2_300 * MB
+    assert roomy.holder_bytes >= 1.05 * 10_000 * MB
+    needs = [Need("2", 2_000 * MB, 0), Need("3", 9_000 * MB, 0)]
+    assert divided(24_000 * MB, 20_000 * MB, needs).guests == {"2": 2_100 * MB}, "for one that has no place anyway"
+
+
 def limits(needed_bytes: int, state: State, now_s: float) -> tuple[State, Setting]:
     guests = (Guest("2", False, 20 * MB, 30 * MB), Guest("3", False, 40 * MB, 40 * MB))
     return adjust(state, Sample((0.1,), None, 0.1, needed_bytes, guests), now_s, 200 * MB)

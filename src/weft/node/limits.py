@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from weft.core.value import value
 from weft.node.size import LOWEST_DEVICE_LIMIT_BYTES
 
-HEADROOM, ROOMY = 1.05, 1.2
-"""On top of what must be; and of what is better to have. The library keeps freed blocks for the next step as far as the
-limit allows: a CNN with P + T of 42 MB took 55 ms a step at a limit of 47 MB, 20 of them to fault pages in again, and
-36 ms at 49 MB and above."""
+BARE, HEADROOM, ROOMY = 1.0, 1.05, 1.2
+"""What must be, with room on top of it, and with as much as is better to have. The library keeps freed blocks for the
+next step as far as the limit allows: a CNN with P + T of 42 MB took 55 ms a step at a limit of 47 MB, 20 of them to
+fault pages in again, and 36 ms at 49 MB and above."""
 WINDOW_S = 600.0
 GRAIN_BYTES = 1 << 20
 """Limits are whole megabytes, so that they stay the same while needs differ by a tensor."""
@@ -67,18 +67,26 @@ def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> D
     least.
 
     That is the greedy way: the smaller the lack, the more a byte gains. What nobody needs is the holder's, so a burst
-    of its that fits in there costs nothing.
+    of its that fits in there costs nothing. Nobody has headroom for which a guest would have to leave: those who chose
+    the seat reckoned with what is needed and no more.
     """
     capacity_bytes -= capacity_bytes % GRAIN_BYTES
-    left_bytes = capacity_bytes - min(capacity_bytes, _with_headroom(holder_bytes))
+    ways = [_divided(capacity_bytes, holder_bytes, guests, headroom) for headroom in (HEADROOM, BARE)]
+    return max(ways, key=lambda way: len(way.guests))
+
+
+def _divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need], headroom: float) -> Division:
+    least_bytes = _with_headroom(holder_bytes, headroom)
+    left_bytes = capacity_bytes - min(capacity_bytes, least_bytes)
     limits: dict[str, int] = {}
     for guest in guests:
-        least_bytes = _with_headroom(guest.persistent_bytes)
-        if least_bytes <= left_bytes:
-            limits[guest.job_id] = least_bytes
-            left_bytes -= least_bytes
-    left_bytes -= min(left_bytes, _with_headroom(holder_bytes, ROOMY) - _with_headroom(holder_bytes))
-    lacking = [(_lack(guest, left_bytes), guest.job_id) for guest in guests if guest.job_id in limits]
+        lasting_bytes = _with_headroom(guest.persistent_bytes, headroom)
+        if lasting_bytes <= left_bytes:
+            limits[guest.job_id] = lasting_bytes
+            left_bytes -= lasting_bytes
+    left_bytes -= min(left_bytes, _with_headroom(holder_bytes, ROOMY) - least_bytes)
+    seated = [guest for guest in guests if guest.job_id in limits]
+    lacking = [(_lack(guest, limits[guest.job_id], left_bytes), guest.job_id) for guest in seated]
     for lack_bytes, job_id in sorted(lacking):
         granted_bytes = min(lack_bytes, left_bytes)
         limits[job_id] += granted_bytes
@@ -108,11 +116,10 @@ def divided_on_each(
     return Division(min(division.holder_bytes for division in each), limits)
 
 
-def _lack(guest: Need, left_bytes: int) -> int:
+def _lack(guest: Need, has_bytes: int, left_bytes: int) -> int:
     if guest.ephemeral_bytes is None:
         return left_bytes
-    wanted_bytes = _with_headroom(guest.persistent_bytes + guest.ephemeral_bytes, ROOMY)
-    return wanted_bytes - _with_headroom(guest.persistent_bytes)
+    return _with_headroom(guest.persistent_bytes + guest.ephemeral_bytes, ROOMY) - has_bytes
 
 
 def _with_headroom(needed_bytes: int, headroom: float = HEADROOM) -> int:
