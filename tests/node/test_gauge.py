@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,15 +40,49 @@ def test_the_first_steps_and_the_first_second_are_left_out() -> None:
     assert looks(Gauge(), step_s=5.0, steps=2).rate is None
 
 
-def test_a_change_of_neighbours_duty_or_pause_begins_a_new_stretch() -> None:
+def test_a_change_of_neighbours_duty_or_lease_begins_a_new_stretch() -> None:
     before = looks(Gauge(), step_s=0.1, steps=50)
     assert before.rate is not None
-    for change in ({"neighbours": frozenset({"2"})}, {"duty": 50}, {"is_paused": True}):
+    for change in ({"neighbours": frozenset({"2"})}, {"duty": 50}, {"generation": 1}):
         assert looks(before, step_s=0.1, steps=1, from_step=50, from_s=5.0, **change).rate is None
     beside = looks(before, step_s=0.2, steps=40, from_step=50, from_s=5.0, neighbours=frozenset({"2"}))
     assert beside.rate is not None
     assert beside.rate.rate_hz == pytest.approx(5)
     assert beside.rate.neighbours == {"2"}
+
+
+def test_the_time_for_which_a_guest_stands_still_for_its_holder_counts() -> None:
+    gauge = looks(Gauge(), step_s=0.1, steps=60, is_held_back=True)
+    before = gauge.rate
+    for now_s in range(7, 307):
+        look = Look(now_s, 60, now_s - 0.5, is_held_back=True, is_gated=True)
+        gauge = watch(gauge, look)
+    after = looks(gauge, step_s=0.1, steps=60, from_step=60, from_s=306.0, is_held_back=True).rate
+    assert before is not None
+    assert gauge.rate is not None
+    assert after is not None
+    assert before.rate_hz == pytest.approx(10)
+    assert gauge.rate.rate_hz == pytest.approx(50 / 305, rel=0.03)
+    assert after.rate_hz == pytest.approx(110 / 311, rel=0.03)
+
+
+def test_a_guest_that_stands_still_at_first_is_measured_from_when_it_computes() -> None:
+    gauge = looks(Gauge(), step_s=0.1, steps=5, is_held_back=True)
+    for now_s in (1.0, 2.0, 3.0):
+        gauge = watch(gauge, Look(now_s, 5, now_s - 0.1, is_held_back=True, is_gated=True))
+    assert gauge.rate is None
+    rate = looks(gauge, step_s=0.1, steps=40, from_step=5, from_s=3.1, is_held_back=True).rate
+    assert rate is not None
+    assert rate.rate_hz == pytest.approx(10)
+
+
+def test_a_guest_that_makes_no_step_makes_less_the_longer_that_lasts_though_it_is_not_gated() -> None:
+    gauge = looks(Gauge(), step_s=0.1, steps=60, is_held_back=True)
+    gauge = replace(gauge, counted=gauge.newest)
+    assert gauge.rate is None
+    silent = watch(gauge, Look(306.0, 60, 6.0, is_held_back=True)).rate
+    assert silent is not None
+    assert (silent.rate_hz, silent.steps) == (pytest.approx(1 / 300), 0)
 
 
 def test_a_task_that_counts_anew_is_measured_anew() -> None:

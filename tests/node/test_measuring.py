@@ -47,11 +47,28 @@ def test_it_is_told_again_if_the_rate_of_the_last_minute_has_moved(rate_hz: floa
     assert later.after(rate.rate_hz, Used(70, 0.0)).told_hz == (pytest.approx(rate_hz, rel=0.02) if is_told else 20)
 
 
-@pytest.mark.parametrize("change", [{"neighbours": frozenset({"2"})}, {"duty": 50}, {"is_paused": True}])
+@pytest.mark.parametrize("change", [{"neighbours": frozenset({"2"})}, {"duty": 50}, {"is_held_back": True}])
 def test_any_change_begins_a_new_stretch_that_is_told_anew(change: dict[str, object]) -> None:
     stretch = watched(Stretch(), 0, 10, rate_hz=20)
     changed = watched(stretch.after(20, Used(10, 0.0)), 11, 11, rate_hz=20, step=220, **change)
     assert (changed.used, changed.told_hz, changed.due(11)) == (None, None, None)
+
+
+def test_of_a_guest_that_rests_is_told_what_it_makes_with_its_rests() -> None:
+    stretch, step, told = Stretch(), 0, list[float]()
+    for now_s in range(3000):
+        is_gated = now_s % 306 >= 6
+        step += 0 if is_gated else 10
+        look = Look(now_s=now_s, step=step, stepped_s=now_s, is_held_back=True, is_gated=is_gated)
+        stretch = stretch.seen(look)
+        if stretch.is_to_be_weighed:
+            stretch = replace(stretch, used=Used(now_s, 0.0))
+        elif rate := stretch.due(now_s):
+            told += [rate.rate_hz] if stretch.has_moved(rate.rate_hz) else []
+            stretch = stretch.after(rate.rate_hz, Used(now_s, 0.0))
+    assert told[0] == pytest.approx(10, rel=0.1)
+    assert len(told) > 1
+    assert all(rate_hz == pytest.approx(60 / 306, rel=0.5) for rate_hz in told[1:])
 
 
 def test_what_cores_spend_on_a_family_is_counted_with_those_of_it_that_have_ended() -> None:

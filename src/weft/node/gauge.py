@@ -25,21 +25,26 @@ class Look:
     now_s: float
     step: int
     stepped_s: float
-    """When its last step ended: from step to step is exact, from look to look may be a step too few or too many."""
+    """When its last step ended: from step to step is exact, from look to look may be a step too few or too many. While
+    it is gated, when it last said that it is alive."""
     neighbours: frozenset[str] = frozenset()
     duty: int = 100
-    is_paused: bool = False
     generation: int = 0
     """Of its lease: between two looks it may have been paused and gone on, and nobody saw it stand still."""
+    is_held_back: bool = False
+    is_gated: bool = False
+    """It stands still for others for a while. That is no change: what it makes beside them is what it makes with its
+    rests."""
 
     @property
-    def circumstances(self) -> tuple[frozenset[str], int, bool, int]:
-        return (self.neighbours, self.duty, self.is_paused, self.generation)
+    def circumstances(self) -> tuple[frozenset[str], int, int, bool]:
+        return (self.neighbours, self.duty, self.generation, self.is_held_back)
 
 
 @value
 class Rate:
-    """Steps a second over a stretch in which nothing changed, warm-up left out."""
+    """Steps a second over a stretch in which nothing changed, warm-up left out. Without a step it is what it makes at
+    most."""
 
     rate_hz: float
     steps: int
@@ -61,28 +66,36 @@ class Gauge:
     changed: Look | None = None
     counted: Look | None = None
     newest: Look | None = None
+    has_stood: bool = False
+    """It was gated since it counts."""
 
     @property
     def rate(self) -> Rate | None:
-        """What is measured so far; None before the first step that counts, and while the task pauses."""
-        if self.counted is None or self.newest is None or self.newest.is_paused:
+        """What is measured so far; None before the first step that counts. Who is held back may stand still, or get
+        nothing, for long: it makes no more than if the step it is in ended now."""
+        counted, newest = self.counted, self.newest
+        if counted is None or newest is None:
             return None
-        steps = self.newest.step - self.counted.step
-        lasted_s = self.newest.stepped_s - self.counted.stepped_s
-        if steps < 1 or lasted_s <= 0:
-            return None
-        return Rate(steps / lasted_s, steps, lasted_s, self.newest.neighbours, self.newest.duty)
+        steps, lasted_s = newest.step - counted.step, newest.stepped_s - counted.stepped_s
+        rate_hz = steps / lasted_s if steps > 0 and lasted_s > 0 else math.inf
+        if newest.is_held_back and newest.now_s > counted.stepped_s:
+            lasted_s = newest.now_s - counted.stepped_s
+            rate_hz = min(rate_hz, (steps + 1) / lasted_s)
+        return Rate(rate_hz, steps, lasted_s, newest.neighbours, newest.duty) if rate_hz < math.inf else None
 
 
 def watch(gauge: Gauge, look: Look) -> Gauge:
-    """With one look more. Any change begins a new stretch, and so does a task that counts its steps anew."""
+    """With one look more. Any change begins a new stretch, and so does a task that counts its steps anew. One that is
+    gated first, while its holder's steps alone are learnt, has not begun to compute beside it."""
     newest = gauge.newest
     if newest is None or look.circumstances != newest.circumstances or look.step < newest.step:
         return Gauge(look, None, look)
     assert gauge.changed is not None
-    if gauge.counted is None and _is_warm(gauge.changed, look):
-        return replace(gauge, counted=look, newest=look)
-    return replace(gauge, newest=look)
+    if gauge.counted is not None:
+        return replace(gauge, newest=look, has_stood=gauge.has_stood or look.is_gated)
+    if look.is_gated:
+        return Gauge(look, None, look)
+    return replace(gauge, counted=look if _is_warm(gauge.changed, look) else None, newest=look)
 
 
 def _is_warm(changed: Look, look: Look) -> bool:

@@ -1,7 +1,8 @@
 """How fast attempts really step, and beside whom: what is measured over stretches in which nothing changed.
 
-A stretch that has settled is told once, and again after each further minute in which the rate has moved. What memory a
-job needs is told every second, whatever its rate does: others may sit beside it only because it was smaller.
+A stretch that has settled is told once, and again after each further minute in which the rate has moved; of a guest
+that stood still for its holder meanwhile after ten, so that its rests count as much as its work. What memory a job
+needs is told every second, whatever its rate does: others may sit beside it only because it was smaller.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from weft.runtime import layout
 if TYPE_CHECKING:
     from weft.node.attempt import Attempt
 
-AGAIN_S = 60.0
+AGAIN_S, LONG_S = 60.0, 600.0
+"""The longer one is enough for two of the longest rests."""
 MOVED = 0.05
 
 
 @value
 class Stretch:
-    """Since the last change; `used` is from where on the use of the devices counts."""
+    """Since the last change; `used` is from where on the use of the devices counts: since it counts or was told."""
 
     gauge: Gauge = Gauge()
     used: Used | None = None
     told_hz: float | None = None
-    told_s: float = 0.0
 
     def seen(self, look: Look) -> Stretch:
         gauge = watch(self.gauge, look)
@@ -49,17 +50,20 @@ class Stretch:
     def due(self, now_s: float) -> Rate | None:
         """What there is to tell now, or to find unchanged."""
         rate = self.gauge.rate
-        is_time = self.told_hz is None or now_s - self.told_s >= AGAIN_S
-        return rate if rate and rate.is_settled and self.used and is_time else None
+        if rate is None or self.used is None:
+            return None
+        waited_s = now_s - self.used.at_s
+        is_time = waited_s >= (0.0, AGAIN_S, LONG_S)[(self.told_hz is not None) + self.gauge.has_stood]
+        return rate if is_time and (rate.is_settled or waited_s >= LONG_S) else None
 
     def has_moved(self, rate_hz: float) -> bool:
         return self.told_hz is None or abs(rate_hz / self.told_hz - 1) > MOVED
 
     def after(self, rate_hz: float, used: Used) -> Stretch:
         """Told; what comes is measured from here on."""
-        begun = replace(self.gauge, counted=self.gauge.newest)
-        told_hz = rate_hz if self.has_moved(rate_hz) else self.told_hz
-        return Stretch(begun, used, told_hz, used.at_s)
+        newest = self.gauge.newest
+        begun = replace(self.gauge, counted=newest, has_stood=newest is not None and newest.is_gated)
+        return Stretch(begun, used, rate_hz if self.has_moved(rate_hz) else self.told_hz)
 
 
 class Measuring:
@@ -111,8 +115,9 @@ def _look(attempt: Attempt, now_s: float) -> Look | None:
                 stepped_s=slowest.words[layout.HEARTBEAT] / 1e9,
                 neighbours=frozenset(attempt.ground.company.neighbours(attempt)),
                 duty=task.duty,
-                is_paused=attempt.is_gated,
                 generation=attempt.record.generation,
+                is_held_back=attempt.is_throttled,
+                is_gated=attempt.is_gated,
             )
     return None
 
