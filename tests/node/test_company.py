@@ -259,6 +259,27 @@ def test_a_guest_that_is_to_pause_is_held_back_on_its_way_to_the_boundary_but_no
     tell_over(node, "1")
 
 
+@pytest.mark.parametrize("seat", [GUEST, THROTTLED])
+def test_who_is_told_to_stand_is_a_neighbour_until_it_does(node: Node, seat: Message) -> None:
+    stay, does = node.folder / "stay", node.folder / "stay-does"
+    begin(node, stepping(node, "2", LINGERING, (str(stay),), seat=seat))
+    stay.touch()
+    wait_until(does.exists, "it is inside a step")
+    begin(node, stepping(node))
+    with attach(node.run / "2.1.0.page") as task:
+        if seat is GUEST:
+            node.order("pause", "2", needs_bytes=0)
+        wait_until(lambda: task.wanted == Depth.GATE, "it is told to stand")
+    looks = len(node.daemon.progress)
+    wait_until(lambda: len(node.daemon.progress) > looks + 1, "the node has looked at it since")
+    assert seen(node)["neighbours"] == ["2"]
+    node.order("pause", "2", needs_bytes=0)
+    stay.unlink()
+    node.daemon.next("paused", "2")
+    wait_until(lambda: seen(node)["neighbours"] == [], "it stands")
+    tell_over(node, "1")
+
+
 def test_a_seat_that_changes_within_a_lease_is_taken_as_it_is(node: Node) -> None:
     begin(node, stepping(node, "2", seat=GUEST))
     begin(node, stepping(node))

@@ -27,7 +27,6 @@ from weft.node.records import Record
 from weft.node.task import Task, attach
 from weft.node.tended import Sight, Tended
 from weft.runtime.failing import reach
-from weft.runtime.layout import Depth
 
 
 class Attempt:
@@ -81,12 +80,16 @@ class Attempt:
 
     @property
     def is_computing(self) -> bool:
-        """It runs, and nobody has told it to stand still for a while."""
-        return self.state is State.RUNNING and not self.is_gated
+        """It runs, and does not stand still for others just now; on its way to a pause or to its end it still does."""
+        return self.state in (State.RUNNING, State.PAUSING, State.STOPPING) and not self.is_gated
 
     @property
     def is_gated(self) -> bool:
-        return self.is_throttled and self.attached().wanted != Depth.RUN
+        """It stands at a boundary for who holds its devices; who was only asked to is still inside a step."""
+        if not self.is_throttled:
+            return False
+        ranks = self.attached().ranks
+        return bool(ranks) and all(rank.is_paused for rank in ranks)
 
     @property
     def can_move(self) -> bool:
