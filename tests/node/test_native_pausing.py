@@ -101,6 +101,17 @@ def test_what_pauses_is_part_of_what_the_same_job_needs_when_it_comes(node: Node
     assert node.daemon.next("paused", "2")["depth"] == "gate", "though what job 1 holds would not fit besides"
 
 
+def test_of_two_that_pause_at_once_the_second_makes_the_room_that_the_first_does_not(node: Node) -> None:
+    begin(node, LASTING)
+    other = node.run_order(sys.executable, "-c", LASTING, str(node.folder / "over"), job="2", seat={"guest": True})
+    node.daemon.send(other)
+    wait_until(lambda: seen(node, "2").get("peak_bytes", 0) > 190 * MB, "it is measured")
+    room_bytes = seen(node, "1")["host_bytes"] + seen(node, "2")["host_bytes"] - 100 * MB
+    for job in "12":
+        node.order("pause", job, needs_bytes=budget_bytes(node) - room_bytes)
+    assert {node.daemon.next("paused", job)["depth"] for job in "12"} == {"gate", "swap-out"}
+
+
 def test_without_a_next_tier_nothing_is_swapped_out() -> None:
     with tempfile.TemporaryDirectory(prefix="weft-test-", dir="/dev/shm") as folder, a_node(Path(folder)) as node:
         node.start()

@@ -301,10 +301,13 @@ class Attempt:
 
     @property
     def occupied_bytes(self) -> int:
-        """What it has of its devices' memory, and will keep: while it pauses, or if it runs and goes on to."""
+        """What it has of its devices' memory, and may keep: while it pauses, or is about to, or if it runs and goes on
+        to. So of two that are to pause at once the second makes the room that the first does not."""
         if self.state is State.PAUSED:
             return self.held_bytes
-        if self.state is not State.RUNNING or self.order.wanted is not Wanted.RUN:
+        goes_on = self.state is State.RUNNING and self.order.wanted is Wanted.RUN
+        pauses = self.state is State.PAUSING and self.order.wanted is not Wanted.STOP and not self.is_leaving
+        if not goes_on and not pauses:
             return 0
         try:
             return sum(rank.host_bytes for rank in self.attached().status().ranks if rank.state != "ended")
