@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from waiting import wait_until
+from weft.node import usage
 from weft.node.gauge import Look
-from weft.node.measuring import AGAIN_S, Stretch
+from weft.node.measuring import AGAIN_S, Measuring, Stretch
 from weft.node.usage import Used, cpu_times_s, utilisation
+from weft.runtime import layout
 
 
 def watched(stretch: Stretch, from_s: float, to_s: float, rate_hz: float, step: int = 0, **said: object) -> Stretch:
@@ -69,6 +75,32 @@ def test_of_a_guest_that_rests_is_told_what_it_makes_with_its_rests() -> None:
     assert told[0] == pytest.approx(10, rel=0.1)
     assert len(told) > 1
     assert all(rate_hz == pytest.approx(60 / 306, rel=0.5) for rate_hz in told[1:])
+
+
+def test_what_was_measured_under_a_lease_is_told_of_that_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = defaultdict[int, int](int)
+    task = SimpleNamespace(ranks=[SimpleNamespace(words=words)], roots=set(), duty=100)
+    kind = SimpleNamespace(utilisation=lambda *_: 0.5, held_bytes=lambda *_: 0)
+    ground = SimpleNamespace(company=SimpleNamespace(neighbours=lambda _: []), kind=kind, some=list)
+    record = SimpleNamespace(key=("1", 1), job="1", attempt=1, generation=1, devices=(0,))
+    attempt: Any = SimpleNamespace(
+        record=record, ground=ground, attached=lambda: task, is_settled=True, is_over=False, is_throttled=False
+    )
+    attempt.is_gated = False
+    measuring, told = Measuring(), []
+
+    def weighed(roots: dict[tuple[str, int], set[int]]) -> dict[tuple[str, int], float]:
+        record.generation += words[layout.STEP] > 20  # it is paused and goes on while it is weighed
+        return dict.fromkeys(roots, 0.0)
+
+    async def look() -> None:
+        for now_s in range(12):
+            words[layout.STEP], words[layout.HEARTBEAT] = 10 * now_s, int(now_s * 1e9)
+            told.extend(await measuring.look([attempt], now_s))
+
+    monkeypatch.setattr(usage, "cpu_times_s", weighed)
+    asyncio.run(look())
+    assert told[0]["generation"] == 1
 
 
 def test_what_cores_spend_on_a_family_is_counted_with_those_of_it_that_have_ended() -> None:

@@ -51,6 +51,7 @@ class Rate:
     lasted_s: float
     neighbours: frozenset[str]
     duty: int
+    generation: int
 
     @property
     def is_settled(self) -> bool:
@@ -81,7 +82,9 @@ class Gauge:
         if newest.is_held_back and newest.now_s > counted.stepped_s:
             lasted_s = newest.now_s - counted.stepped_s
             rate_hz = min(rate_hz, (steps + 1) / lasted_s)
-        return Rate(rate_hz, steps, lasted_s, newest.neighbours, newest.duty) if rate_hz < math.inf else None
+        if rate_hz == math.inf:
+            return None
+        return Rate(rate_hz, steps, lasted_s, newest.neighbours, newest.duty, newest.generation)
 
 
 def watch(gauge: Gauge, look: Look) -> Gauge:

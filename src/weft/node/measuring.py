@@ -129,7 +129,7 @@ def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> d
         "type": "measured",
         "job": record.job,
         "attempt": record.attempt,
-        "generation": record.generation,
+        "generation": rate.generation,  # it may have another lease by now
         "rate_hz": rate.rate_hz,
         "utilisation": ground.kind.utilisation(ground.some(record.devices), before or now, now),
         "persistent_bytes": persistent_bytes,
