@@ -442,7 +442,7 @@ def test_a_share_stage_that_fails_loses_nothing_that_was_decided(
     assert desk.desk.next_time(desk.now) == math.inf
 
 
-def test_a_policy_that_fails_keeps_nobody_on_a_seat_that_is_lost(office: Open) -> None:
+def test_a_policy_that_fails_keeps_nobody_on_a_seat_that_is_lost_and_is_asked_again(office: Open) -> None:
     desk, _ = packed(office)
 
     class Broken:
@@ -455,6 +455,10 @@ def test_a_policy_that_fails_keeps_nobody_on_a_seat_that_is_lost(office: Open) -
     assert desk.running() == {"1", "2"}, "guests stay as they are"
     assert kinds(desk.instant(Hold("2")).orders) == [("pause", "2", 1)]
     assert desk.desk.policy_error == "RuntimeError: broken"
+    for _ in range(2):
+        asked_s = desk.desk.next_time(desk.now)
+        assert desk.now < asked_s <= desk.now + decisions.ASK_AGAIN_S
+        desk.wait(asked_s - desk.now)
     desk.instant(ChangePolicy("fifo", POLICIES["fifo"]()))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft.control.desk import Desk
 
 ASK_AGAIN_S = 10.0
-"""A share stage that fails has not said when it wants to look again."""
+"""A policy that fails, or its share stage, has not said when it wants to look again."""
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ def decide(desk: Desk, now: float) -> None:
         commands += desk.scheduler.decide(now)
     except Exception as error:
         desk.policy_error = f"{type(error).__name__}: {error}"
+        desk.wake_at = min(desk.wake_at, now + ASK_AGAIN_S)
         log.warning("the policy fails; nobody is started", exc_info=error)
         commands += desk.scheduler.ledger.take_stops()  # who has lost its seat is to leave it all the same
     else:
