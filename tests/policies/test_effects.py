@@ -32,11 +32,42 @@ def test_a_guest_that_is_held_back_and_its_holder_are_told_once_what_they_make()
     assert told(stage.measure(91.0, "guest", rate_hz=2.4, neighbours=("holder",))) == []
 
 
-def test_what_they_make_is_told_again_when_it_has_moved_by_a_tenth() -> None:
+def test_what_they_make_is_told_again_when_it_has_moved_by_a_twentieth_of_their_speed_alone() -> None:
     stage = filled()
-    for at_s, rate_hz, told_of in ((80.0, 8.8, "88%"), (140.0, 9.2, ""), (200.0, 9.9, "99%"), (260.0, 9.5, "")):
+    for at_s, rate_hz, told_of in ((80.0, 8.8, "88%"), (140.0, 9.2, ""), (200.0, 9.6, "96%"), (260.0, 9.9, "")):
         lines = told(stage.measure(at_s, "holder", rate_hz=rate_hz, neighbours=("guest",)))
         assert lines == ([f"tell holder: beside guest: {told_of} of its speed alone"] if told_of else [])
+
+
+def test_it_is_told_again_when_its_speed_alone_turns_out_to_be_another() -> None:
+    stage = filled()
+    stage.measure(80.0, "holder", rate_hz=9.9, neighbours=("guest",))
+    stage.measure(81.0, "holder", rate_hz=12.0)
+    assert told(stage.measure(82.0, "holder", rate_hz=9.9, neighbours=("guest",))) == [
+        "tell holder: beside guest: 82% of its speed alone"
+    ]
+
+
+def test_it_is_told_again_when_its_speed_alone_comes_to_be_known() -> None:
+    stage = filled()
+    stage.measure(81.0, "guest", rate_hz=2.5, neighbours=("holder",))
+    stage.measure(82.0, "guest", rate_hz=5.0)
+    assert told(stage.measure(83.0, "guest", rate_hz=2.5, neighbours=("holder",))) == [
+        "tell guest: beside holder: 50% of its speed alone"
+    ]
+
+
+def test_a_guest_that_keeps_its_seat_under_another_holder_is_told_what_it_makes_there() -> None:
+    stage = filled()
+    stage.measure(81.0, "guest", rate_hz=2.5, neighbours=("holder",))
+    generation = stage.job("guest").generation
+    stage.submit(90.0, "next", memory_bytes=2 * GB)
+    stage.tell(100.0, Finished("holder", stage.job("holder").generation))
+    assert (stage.running, set(stage.seated)) == ({"next"}, {"guest"})
+    assert stage.job("guest").generation == generation
+    assert told(stage.measure(120.0, "guest", rate_hz=2.5, neighbours=("next",))) == [
+        "tell guest: beside next: 2.5 steps/s; how fast it is alone is not known"
+    ]
 
 
 def test_of_who_was_measured_alone_before_it_is_told_what_part_of_that_it_makes() -> None:

@@ -9,21 +9,36 @@ from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note
+from weft.core.value import value
 from weft.core.view import View
 from weft.policies.share.spots import holder_of_seat
 
 NAMED = 3
-MOVED = 0.1
+MOVED, MOVED_HZ = 0.05, 0.1
+"""By so much of its speed alone; by such a part of its rate, where that is not known."""
+
+
+@value
+class _Told:
+    """In which company, and what; the ratio is to its speed alone, None while that is not known."""
+
+    company: Hashable
+    ratio: float | None
+    rate_hz: float
+
+    def has_moved(self, now: _Told) -> bool:
+        if self.ratio is None or now.ratio is None:
+            return self.ratio is not now.ratio or abs(now.rate_hz - self.rate_hz) > MOVED_HZ * self.rate_hz
+        return abs(now.ratio - self.ratio) >= MOVED
 
 
 @dataclass
 class Effects:
     """Each is told what it makes beside the others, once for each seat, and so is who holds a device, once for each
-    set of guests that are held back for it; and again when that has moved by a tenth. Of those that are packed their
-    verdict tells."""
+    set of guests that are held back for it; and again when that has moved. Of those that are packed their verdict
+    tells."""
 
-    _told: dict[str, tuple[Hashable, float]] = field(default_factory=dict, init=False, repr=False)
-    """In which company, and at which rate."""
+    _told: dict[str, _Told] = field(default_factory=dict, init=False, repr=False)
 
     def notes(self, view: View, leaving: Container[str] = ()) -> list[Note]:
         """Not to those who leave: that has its own reason."""
@@ -40,17 +55,17 @@ class Effects:
 
     def _note(self, view: View, job: Job) -> list[Note]:
         company = _company(view, job)
-        if job.measured is None or company is None or self._is_told(job.id, company, job.measured.rate_hz):
+        if job.measured is None or company is None:
             return []
-        self._told[job.id] = (company, job.measured.rate_hz)
-        beside, alone_hz = _named(job.measured.neighbours), _alone_hz(view, job)
-        if not alone_hz:
-            return [Note(job.id, Reason(Code.BESIDE_ONLY, (beside, job.measured.rate_hz)))]
-        return [Note(job.id, Reason(Code.BESIDE, (beside, round(job.measured.rate_hz / alone_hz, 3))))]
-
-    def _is_told(self, job_id: str, company: Hashable, rate_hz: float) -> bool:
-        told, told_hz = self._told.get(job_id, (None, 0.0))
-        return told == company and abs(rate_hz - told_hz) <= MOVED * told_hz
+        rate_hz, alone_hz, before = job.measured.rate_hz, _alone_hz(view, job), self._told.get(job.id)
+        now = _Told(company, round(rate_hz / alone_hz, 3) if alone_hz else None, rate_hz)
+        if before is not None and before.company == company and not before.has_moved(now):
+            return []
+        self._told[job.id] = now
+        beside = _named(job.measured.neighbours)
+        if now.ratio is None:
+            return [Note(job.id, Reason(Code.BESIDE_ONLY, (beside, rate_hz)))]
+        return [Note(job.id, Reason(Code.BESIDE, (beside, now.ratio)))]
 
 
 def _company(view: View, job: Job) -> Hashable:
@@ -60,7 +75,8 @@ def _company(view: View, job: Job) -> Hashable:
     if job.seating:
         holder = holder_of_seat(view, job)
         is_of_now = holder is None or holder.id in job.measured.neighbours
-        return job.generation if is_of_now and (job.seating.is_throttled or job.seating.lane) else None
+        is_to_be_told = is_of_now and (job.seating.is_throttled or job.seating.lane)
+        return (job.generation, holder.id if holder else "") if is_to_be_told else None
     if not job.is_running:
         return None  # it has just lost its devices
     seated = [view.seated[each] for each in job.measured.neighbours if each in view.seated]
