@@ -19,6 +19,7 @@ class View:
 
     __slots__ = (
         "_jobs_held",
+        "blocked_masks",
         "changes",
         "device_count",
         "free_counts",
@@ -43,6 +44,7 @@ class View:
         self.is_present: Sequence[bool] = ledger.is_present
         self.free_counts: Sequence[int] = ledger.free_counts
         self.free_masks: Sequence[int] = ledger.free_masks
+        self.blocked_masks: Sequence[int] = ledger.blocked_masks
         self.seated: Mapping[str, Job] = ledger.seats.seated
         self.guests: Mapping[Device, Sequence[Job]] = ledger.seats.guests
         self.ledger = ledger

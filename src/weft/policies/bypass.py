@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from weft.core.errors import InputError
 from weft.core.job import Job
@@ -28,10 +28,10 @@ class Bypass:
         jobs = [view.jobs[job_id] for job_id in self._overdue]
         return sorted((job for job in jobs if job.state is not State.HELD), key=lambda job: job.tie)
 
-    def blocker(self, view: View, job: Job) -> Job | None:
+    def blocker(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Job | None:
         """The overdue job that waits and that this one must not pass."""
         waiting = [view.jobs[job_id] for job_id in self._overdue if job_id in view.jobs]
-        waiting = [other for other in waiting if other.is_waiting]
+        waiting = [other for other in waiting if other.is_waiting and could_hold(other)]
         first = min(waiting, key=lambda other: other.tie, default=job)
         return None if first is job or (job in waiting and job.tie < first.tie) else first
 

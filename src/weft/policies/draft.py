@@ -15,7 +15,7 @@ from weft.policies.home import home_of, make_way_home
 from weft.policies.parting import Staying
 from weft.policies.reserving import Reservations
 from weft.policies.room import Room, make_way
-from weft.policies.stages import Place
+from weft.policies.stages import Match, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Draft:
     def __init__(
         self,
         view: View,
+        match: Match,
         place: Place,
         eviction_line: Sequence[Job],
         returns_home: bool = False,
@@ -46,6 +47,7 @@ class Draft:
         self.started: dict[str, str] = {}
         """The jobs this plan starts, with the device type of each."""
         self._jobs_in_line = view.jobs_waiting + len(self.running)
+        self._match = match
         self._place = place
         self._returns_home = returns_home
         self._reservations = reservations
@@ -78,6 +80,10 @@ class Draft:
             return False
         self.devices_of[job.tenant] += job.gang_size
         return True
+
+    def could_hold(self, job: Job) -> bool:
+        """Whether it fits if nobody else holds anything: else there is no point in waiting for it."""
+        return self.room.could_hold(self._place, job.spec, self._match.types(job.spec, tuple(self.room.groups)))
 
     def plan(self, wake_at: float) -> Plan:
         evictions = [Eviction(standing.job.id, reason) for standing, reason in self._evicted.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
+from weft.policies.bypass import Bypass
 from weft.policies.draft import is_protected, placement_of
 from weft.policies.reserving import Reservations
 from weft.policies.room import Room
@@ -12,16 +13,29 @@ from weft.policies.stages import Match, Order, Place
 
 
 def explain(
-    view: View, job: Job, order: Order, match: Match, place: Place, reservations: Reservations | None = None
+    view: View,
+    job: Job,
+    order: Order,
+    match: Match,
+    place: Place,
+    reservations: Reservations | None = None,
+    bypass: Bypass | None = None,
 ) -> Reason:
     room = Room(view)
+
+    def could_hold(other: Job) -> bool:
+        return room.could_hold(place, other.spec, match.types(other.spec, tuple(room.groups)))
+
     kinds = match.types(job.spec, tuple(room.groups))
     sizes = {kind: sum(view.nodes[node].device_count for node in room.groups[kind]) for kind in kinds}
     able = [kind for kind in kinds if sizes[kind] >= job.gang_size]
     if not able:
         wanted = "any" if job.spec.device_types is None else "|".join(sorted(job.spec.device_types))
         return Reason(Code.NEEDS_TYPE, (job.gang_size, wanted, max(sizes.values(), default=0)))
-    why_not = order.why_not(view, job)
+    overdue = bypass.blocker(view, job, could_hold) if bypass else None
+    if overdue is not None:
+        return Reason(Code.BEHIND_HEAD, (overdue.id, overdue.gang_size))
+    why_not = order.why_not(view, job, could_hold)
     if why_not is not None:
         return why_not
     if reservations is not None and job.id in reservations.kept:

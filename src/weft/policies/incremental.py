@@ -167,7 +167,7 @@ class _Walk:
                 hopeless.add(entry.shape)
                 if self._reserved is not None:
                     self._reserve(entry, self._reserved)
-                if order.may_block and order.blocks(entry.job, self._now):
+                if order.may_block and order.blocks(entry.job, self._now) and self._line.could_hold(entry):
                     return
 
     def evictions(self) -> list[Eviction]:

@@ -79,6 +79,7 @@ class Line:
         self.changing: list[tuple[float, Key, Entry]] = []
         self.protected: list[tuple[float, Key, Entry]] = []
         self._kinds_of: dict[Shape, tuple[str, ...]] = {}
+        self._could_hold: dict[Shape, bool] = {}
         for job in view.jobs.values():
             if job.is_waiting:
                 self.queue(job, view.now)
@@ -142,6 +143,14 @@ class Line:
         if order.is_barred(job):
             return (*shape, "barred"), ()
         return (*shape, order.reserves(job), order.heeds_reservations(job)), kinds
+
+    def could_hold(self, entry: Entry) -> bool:
+        """Whether it fits if nobody else holds anything: worked out once a shape, as long as the devices stay."""
+        known = self._could_hold.get(entry.shape)
+        if known is None:
+            known = self.room.could_hold(self._place, entry.job.spec, entry.kinds)
+            self._could_hold[entry.shape] = known
+        return known
 
     # ---- waiting and running
 

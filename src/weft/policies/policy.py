@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from weft.core.job import Job
 from weft.core.plan import Plan
-from weft.core.reasons import Code, Reason
+from weft.core.reasons import Reason
 from weft.core.sharing import Sharing
 from weft.core.view import View
 from weft.policies.admit.everyone import Everyone
@@ -142,7 +142,4 @@ class Policy:
         stays = self.planner.staying.why(view, job)
         if stays is not None:
             return stays
-        overdue = self._bypass.blocker(view, job) if self._bypass else None
-        if overdue is not None:
-            return Reason(Code.BEHIND_HEAD, (overdue.id, overdue.gang_size))
-        return explain(view, job, self.order, self.match, self.place, self.planner.reservations)
+        return explain(view, job, self.order, self.match, self.place, self.planner.reservations, self._bypass)

@@ -157,7 +157,8 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "pack_limit": "Gangs whose skew is above it are kept on as few nodes as possible. Skew is by how much longer a "
         "step takes when the gang is spread: 0.2 is a fifth.",
         "quantum_s": "Seconds after which running jobs are compared with waiting ones again.",
-        "bypass_limit_s": "Seconds of waiting after which a job goes before all others, and nobody passes it by.",
+        "bypass_limit_s": "Seconds of waiting after which a job goes before all others, and nobody passes it by while "
+        "the devices that are there could hold it.",
         "max_share": "The part of all devices that one tenant may hold at once, above 0 and up to 1.",
         "alpha": "The part of the tenants, those with the least progress, that compete for free devices, above 0 and "
         "up to 1; it is doubled while devices stay free.",

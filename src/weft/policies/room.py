@@ -16,7 +16,7 @@ from weft.policies.stages import Place
 class Room:
     """Free devices by node, and their sum by type."""
 
-    __slots__ = ("_kind", "free", "groups", "total")
+    __slots__ = ("_empty", "_kind", "free", "groups", "total")
 
     def __init__(self, view: View) -> None:
         self.free = list(view.free_counts)
@@ -26,6 +26,7 @@ class Room:
             if view.is_present[node]:
                 present.setdefault(kind, []).append(node)
         sizes = [node.device_count for node in view.nodes]
+        self._empty = [size - blocked.bit_count() for size, blocked in zip(sizes, view.blocked_masks, strict=True)]
         self.groups = {kind: NodeGroup(nodes, sizes) for kind, nodes in present.items()}
         self.total = {kind: sum(self.free[node] for node in nodes) for kind, nodes in present.items()}
 
@@ -44,6 +45,10 @@ class Room:
 
     def holds(self, placement: Placement) -> bool:
         return all(self.free[node] >= count for node, count in placement)
+
+    def could_hold(self, place: Place, spec: JobSpec, kinds: Sequence[str]) -> bool:
+        """Whether a job fits if nobody else holds anything, on the devices that are there and not somebody else's."""
+        return any(place.choose(spec, self.groups[kind], self._empty) is not None for kind in kinds)
 
 
 class Placed(Protocol):

@@ -37,7 +37,7 @@ class ScratchPlanner:
         if reserved is not None:
             reserved.begin(view.version)
         behind = order.eviction_line(view) if order.preempts else ()
-        draft = Draft(view, self._place, behind, returns_home, reserved, self.staying)
+        draft = Draft(view, self._match, self._place, behind, returns_home, reserved, self.staying)
         if self._serve_overdue(view, draft):
             for admitted in self._admit.rounds(view):
                 self._fill(view, draft, admitted)
@@ -49,13 +49,16 @@ class ScratchPlanner:
         """There is nothing to forget."""
 
     def _serve_overdue(self, view: View, draft: Draft) -> bool:
-        """Those that waited too long go first; false if one of them finds no place, so that all others wait."""
+        """Those that waited too long go first; false if one of them is to be waited for, so that all others wait."""
         overdue: list[Job] = self._bypass.overdue(view) if self._bypass else []
-        return all(draft.consider(job, self._match.types(job.spec, tuple(draft.room.groups))) for job in overdue)
+        present = tuple(draft.room.groups)
+        return all(
+            draft.consider(job, self._match.types(job.spec, present)) or not draft.could_hold(job) for job in overdue
+        )
 
     def _fill(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> None:
         for job, kinds in self._match.pairs(view, draft, self._order.line(view, draft, admitted)):
-            if not draft.consider(job, kinds) and self._order.blocks(job, view.now):
+            if not draft.consider(job, kinds) and self._order.blocks(job, view.now) and draft.could_hold(job):
                 return
             if draft.is_full:
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from weft.core.job import Job
@@ -51,15 +51,18 @@ class Order(Protocol):
         ...
 
     def blocks(self, job: Job, now: float) -> bool:
-        """Whether nobody behind this job may start while it waits."""
+        """Whether nobody behind this job may start while it waits, if the devices that are there could hold it."""
         ...
 
     def goes_before(self, job: Job, other: Job, now: float) -> bool:
         """Whether a waiting job may take the devices of a running one."""
         ...
 
-    def why_not(self, view: View, job: Job) -> Reason | None:
-        """Why a waiting job may not start even where it fits; None if only devices are lacking."""
+    def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
+        """Why a waiting job may not start even where it fits; None if only devices are lacking.
+
+        `could_hold` says of a job whether it fits if nobody else holds anything: who does not is not waited for.
+        """
         ...
 
     def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
@@ -144,16 +147,15 @@ class KeyedOrder:
     def goes_before(self, job: Job, other: Job, now: float) -> bool:
         return self.key(job, now) < self.key(other, now)
 
-    def why_not(self, view: View, job: Job) -> Reason | None:
+    def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
         barred = self.why_barred(job)
         if barred is not None:
             return barred
         key, now = self.key(job, view.now), view.now
         waiting = [other for other in view.jobs.values() if _in_line(other, False) and self.blocks(other, now)]
-        head = min(waiting, key=lambda other: self.key(other, now), default=job)
-        if head is job or self.key(head, now) > key:
-            return None
-        return Reason(Code.BEHIND_HEAD, (head.id, head.gang_size))
+        ahead = sorted((one, other) for other in waiting if (one := self.key(other, now)) < key)
+        head = next((other for _, other in ahead if could_hold(other)), None)
+        return None if head is None else Reason(Code.BEHIND_HEAD, (head.id, head.gang_size))
 
     def look_again_at(self, now: float, jobs_waiting: int) -> float:
         """When to decide again though no key changes by itself: the end of a quantum."""

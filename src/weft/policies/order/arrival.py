@@ -10,6 +10,10 @@ from weft.policies.stages import Key, KeyedOrder
 
 @dataclass
 class Arrival(KeyedOrder):
+    """A head that the devices that are there could not hold is passed by, whether a node is lost for good or will be
+    back: nobody can tell, and all others would stand still. When its devices are there again it is the head again.
+    """
+
     strict: bool
 
     rule = "first come, first served"

@@ -19,8 +19,9 @@ from weft.policies.stages import Key, KeyedOrder
 class Bounded(KeyedOrder):
     """A job that has waited `limit_s` without a break goes before all others, to its end.
 
-    While it does not fit, nobody behind it starts: devices that become free are kept for it. Under lasting
-    overload every job becomes overdue and the order degenerates to first come, first served.
+    While it does not fit, nobody behind it starts: devices that become free are kept for it, if those that are there
+    could ever hold it. Under lasting overload every job becomes overdue and the order degenerates to first come, first
+    served.
     """
 
     inner: KeyedOrder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
@@ -18,7 +18,8 @@ from weft.policies.tenant_queues import TenantQueues
 
 @dataclass
 class CapacityQueues(LineOrder):
-    """The head of a queue that does not fit blocks its own queue and no other. Nobody is preempted."""
+    """The head of a queue that does not fit blocks its own queue and no other, as long as the devices that are there
+    could hold it. Nobody is preempted."""
 
     max_share: float = 1.0
     """The part of all devices that one tenant may hold at once: capacity is elastic up to here."""
@@ -47,17 +48,19 @@ class CapacityQueues(LineOrder):
             before = draft.devices_of[job.tenant]
             if used + job.gang_size <= limit:
                 yield job
-            successor = next(heads[job.tenant], None) if draft.devices_of[job.tenant] > before else None
+            has_started = draft.devices_of[job.tenant] > before
+            successor = next(heads[job.tenant], None) if has_started or not draft.could_hold(job) else None
             if successor is None:
                 heappop(heap)
             else:
-                heapreplace(heap, (used + job.gang_size, successor.tie, successor))
+                heapreplace(heap, (used + job.gang_size * has_started, successor.tie, successor))
 
     def rank(self, view: View, job: Job) -> Key:
         return (view.tenants.devices_held(job.tenant), job.tie)
 
-    def why_not(self, view: View, job: Job) -> Reason | None:
-        head = next(_waiting({other.id: other for other in view.jobs.values() if other.tenant == job.tenant}), job)
+    def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
+        queue = _waiting({other.id: other for other in view.jobs.values() if other.tenant == job.tenant})
+        head = next((other for other in queue if other is job or could_hold(other)), job)
         if head is not job:
             return Reason(Code.BEHIND_HEAD, (head.id, head.gang_size))
         limit = self._limit(view)

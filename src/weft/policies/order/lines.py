@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from weft.core.job import Job
 from weft.core.reasons import Reason
@@ -29,7 +29,7 @@ class LineOrder:
     def blocks(self, job: Job, now: float) -> bool:
         return False
 
-    def why_not(self, view: View, job: Job) -> Reason | None:
+    def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
         return None
 
     def rank(self, view: View, job: Job) -> Key:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from weft.core.job import Job
@@ -37,7 +37,7 @@ class ShortestOnEachType(LineOrder):
                     chosen.add(job.id)
                     yield job
 
-    def why_not(self, view: View, job: Job) -> Reason | None:
+    def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
         free = free_by_type(view)
         kinds = fastest_first(job.spec, free)
         if any(free[kind] >= job.gang_size for kind in kinds):
