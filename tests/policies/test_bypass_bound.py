@@ -6,7 +6,13 @@ import inspect
 
 import pytest
 from policy_helpers import by_id, cluster, job, run
+from sharing_words import Stage
 
+from weft.core.events import Finished, Woken
+from weft.core.values import JobClass
+from weft.policies.order.arrival import Arrival
+from weft.policies.order.classed import Classed
+from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 
 BOUND_S = 100.0
@@ -38,3 +44,52 @@ def test_an_overdue_job_keeps_its_place_to_its_end() -> None:
     table = run(STREAM, cluster((1, 4, "any")), POLICIES["srtf"](bypass_limit_s=BOUND_S))
     assert by_id(table, "preemptions")["wide"] == 0
     assert by_id(table, "finish_s")["wide"] <= 1.0 + BOUND_S + SMALL_RUN_S + 30.0
+
+
+def with_quotas(from_scratch: bool, **quotas: int) -> Stage:
+    order = Classed(Arrival(strict=False))
+    stage = Stage(Policy(order, bypass_limit_s=BOUND_S, from_scratch=from_scratch), 2)
+    stage.scheduler.ledger.tenants.quotas = quotas
+    return stage
+
+
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_who_uses_what_quotas_leave_takes_nothing_from_who_is_charged_however_long_it_waits(from_scratch: bool) -> None:
+    stage = with_quotas(from_scratch, ada=2)
+    stage.submit(0.0, "a", "b", tenant="ada")
+    stage.submit(1.0, "x", tenant="bo")
+    stage.tell(5.0 * BOUND_S)
+    assert stage.running == {"a", "b"}
+    stage.submit(5.0 * BOUND_S + 1.0, "c", tenant="ada")
+    stage.tell(5.0 * BOUND_S + 2.0, Finished("a", 1))
+    assert stage.running == {"b", "c"}
+
+
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_who_is_charged_goes_before_others_that_are_once_it_is_overdue(from_scratch: bool) -> None:
+    stage = with_quotas(from_scratch, ada=2, bo=2)
+    stage.submit(0.0, "a", "b", tenant="ada")
+    stage.submit(1.0, "x", gang_size=2, tenant="bo")
+    stage.tell(2.0 * BOUND_S)
+    assert stage.running == {"x"}
+
+
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_without_quotas_everybody_is_owed_the_bound_but_who_is_opportunistic(from_scratch: bool) -> None:
+    stage = with_quotas(from_scratch)
+    stage.submit(0.0, "a", "b")
+    stage.submit(1.0, "x", job_class=JobClass.OPPORTUNISTIC)
+    stage.submit(2.0, "y")
+    stage.tell(2.0 * BOUND_S)
+    assert stage.running == {"a", "y"}
+
+
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_an_overdue_job_that_is_charged_no_more_goes_first_no_more(from_scratch: bool) -> None:
+    stage = with_quotas(from_scratch, ada=2, bo=2)
+    stage.submit(0.0, "a", "b", tenant="ada")
+    stage.submit(1.0, "x", gang_size=2, tenant="bo")
+    stage.tell(1.5 * BOUND_S)
+    stage.scheduler.ledger.tenants.quotas = {"ada": 2}
+    stage.tell(1.5 * BOUND_S + 1.0, Woken())
+    assert stage.running == {"a", "b"}

@@ -11,7 +11,7 @@ from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, Sharing
 from weft.core.value import value
-from weft.core.values import JobSpec
+from weft.core.values import JobClass, JobSpec
 from weft.core.view import View
 from weft.policies.group import NodeGroup
 
@@ -131,6 +131,13 @@ class KeyedOrder:
     def why_barred(self, job: Job) -> Reason | None:
         """The same in words; None if it is not."""
         return None
+
+    def is_owed(self, job: Job) -> bool:
+        """Whether a bound on bypass is for it: not for who uses what is left, nor for who may not start by right.
+
+        It may change whenever `learn` says true.
+        """
+        return job.spec.job_class is not JobClass.OPPORTUNISTIC and not self.is_barred(job)
 
     def reserves(self, job: Job) -> bool:
         """Whether devices are kept for this gang, as they become free, while there are not enough of them."""

@@ -9,7 +9,7 @@ from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Reason
 from weft.core.sharing import Note
-from weft.core.values import EPSILON_S, JobClass
+from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.bypass import checked_limit_s
 from weft.policies.stages import Key, KeyedOrder
@@ -41,18 +41,21 @@ class Bounded(KeyedOrder):
         self.is_moved_by_eviction = self.inner.is_moved_by_eviction
 
     def key(self, job: Job, now: float) -> Key:
-        if job.id in self.overdue:
+        if self._goes_first(job):
             return (0, job.tie)
         return (1, *self.inner.key(job, now))
 
     def blocks(self, job: Job, now: float) -> bool:
-        return job.id in self.overdue or self.inner.blocks(job, now)
+        return self._goes_first(job) or self.inner.blocks(job, now)
 
     def is_barred(self, job: Job) -> bool:
         return self.inner.is_barred(job)
 
     def why_barred(self, job: Job) -> Reason | None:
         return self.inner.why_barred(job)
+
+    def is_owed(self, job: Job) -> bool:
+        return self.inner.is_owed(job)
 
     def reserves(self, job: Job) -> bool:
         return self.inner.reserves(job)
@@ -65,14 +68,14 @@ class Bounded(KeyedOrder):
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         inner = self.inner.changes_at(job, now, is_running)
-        if is_running or job.id in self.overdue or not self._is_owed(job):
+        if is_running or job.id in self.overdue or not self.is_owed(job):
             return inner
         waiting_since_s = now if job.is_running else job.since_s
         return min(inner, waiting_since_s + self.limit_s)
 
     def touch(self, job: Job, now: float) -> None:
         self.inner.touch(job, now)
-        if job.is_waiting and now + EPSILON_S >= job.since_s + self.limit_s and self._is_owed(job):
+        if job.is_waiting and now + EPSILON_S >= job.since_s + self.limit_s and self.is_owed(job):
             self.overdue.add(job.id)
 
     def learn(self, view: View) -> bool:
@@ -89,6 +92,6 @@ class Bounded(KeyedOrder):
     def look_again_at(self, now: float, jobs_waiting: int) -> float:
         return self.inner.look_again_at(now, jobs_waiting)
 
-    def _is_owed(self, job: Job) -> bool:
-        """Who uses what is left is owed nothing, nor is who may not start by right."""
-        return job.spec.job_class is not JobClass.OPPORTUNISTIC and not self.inner.is_barred(job)
+    def _goes_first(self, job: Job) -> bool:
+        """Who was overdue by right and has lost that right, as when quotas change, stands where the others do."""
+        return job.id in self.overdue and self.is_owed(job)

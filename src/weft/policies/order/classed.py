@@ -98,6 +98,10 @@ class Classed(KeyedOrder):
         otherwise = f"; opportunistic after {span(self._patience_s(job))} of waiting" if is_auto else ""
         return Reason(Code.NEEDS_QUOTA, (job.gang_size, job.tenant, quota, used, otherwise))
 
+    def is_owed(self, job: Job) -> bool:
+        """Where there are quotas, who is charged to one; else the others would come before those in the end."""
+        return self.standing(job) == GUARANTEED and not self.is_barred(job)
+
     def reserves(self, job: Job) -> bool:
         return job.gang_size > 1 and job.id in self.quotas.charged
 
