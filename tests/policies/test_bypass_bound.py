@@ -8,7 +8,7 @@ import pytest
 from policy_helpers import by_id, cluster, job, run
 from sharing_words import Stage
 
-from weft.core.events import Finished, Woken
+from weft.core.events import Finished, Held, Lost, Released, Woken
 from weft.core.values import JobClass
 from weft.policies.order.arrival import Arrival
 from weft.policies.order.classed import Classed
@@ -93,3 +93,18 @@ def test_an_overdue_job_that_is_charged_no_more_goes_first_no_more(from_scratch:
     stage.scheduler.ledger.tenants.quotas = {"ada": 2}
     stage.tell(1.5 * BOUND_S + 1.0, Woken())
     assert stage.running == {"a", "b"}
+
+
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_an_overdue_job_keeps_its_place_when_its_attempt_is_lost_and_it_is_held_for_a_while(from_scratch: bool) -> None:
+    stage = with_quotas(from_scratch)
+    stage.submit(0.0, "a", "b")
+    stage.submit(1.0, "x", gang_size=2)
+    stage.tell(1.5 * BOUND_S)
+    assert stage.running == {"x"}
+    stage.tell(1.5 * BOUND_S + 1.0, Lost("x", 1))
+    assert stage.running == {"x"}
+    stage.tell(1.5 * BOUND_S + 2.0, Lost("x", 2), Held("x"))
+    assert stage.running == {"a", "b"}
+    stage.tell(1.5 * BOUND_S + 3.0, Released("x"))
+    assert stage.running == {"x"}

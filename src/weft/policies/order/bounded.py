@@ -80,7 +80,7 @@ class Bounded(KeyedOrder):
 
     def learn(self, view: View) -> bool:
         for change, job in view.changes:
-            if change is Change.LEFT:
+            if change is Change.LEFT and job.id not in view.jobs:
                 self.overdue.discard(job.id)
         moved = self.inner.learn(view)
         self.may_reserve = self.inner.may_reserve
