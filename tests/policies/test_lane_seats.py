@@ -203,6 +203,25 @@ def test_gangs_and_those_that_do_not_share_take_no_part() -> None:
     assert (start.job_id, start.lane) == ("gang", 0)
 
 
+@pytest.mark.parametrize("sizes", [(2,), (1, 1)])
+def test_nobody_moves_to_a_device_where_another_sits_already(sizes: tuple[int, ...]) -> None:
+    stage = Stage(POLICIES["salus"](), *sizes)
+    stage.submit(0.0, "h0", "h1", "a", "b", memory_bytes=GB)
+    seats = {name: stage.seated[name].allocation for name in "ab"}
+    assert [seats["a"], seats["b"]] == [stage.job("h0").allocation, stage.job("h1").allocation]
+    stage.tell(10.0, Finished("h1", 1))
+    assert stage.running == {"h0", "b"}
+    assert (stage.seated["a"].allocation, stage.job("b").allocation) == (seats["a"], seats["b"])
+
+
+def test_a_guest_moves_to_a_device_that_nobody_else_is_on() -> None:
+    stage = Stage(POLICIES["salus"](), 1, 1)
+    stage.submit(0.0, "h0", "h1", "a", "b", "c", memory_bytes=GB)
+    stage.tell(5.0, Finished("b", stage.job("b").generation))
+    stage.tell(10.0, Finished("h1", 1))
+    assert stage.job("a").allocation == ((1, 1),)
+
+
 @pytest.mark.parametrize(
     ("in_lane", "turns"),
     [

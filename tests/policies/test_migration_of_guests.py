@@ -7,12 +7,14 @@ from sharing_words import GB, Stage, told
 
 from weft.core.commands import Start
 from weft.core.events import Finished, NodeJoined, NodeLost
-from weft.core.values import Node
+from weft.core.values import JobClass, Node
 from weft.policies.migration import Migration
 from weft.policies.order.arrival import Arrival
 from weft.policies.order.rotation import Rotation
 from weft.policies.policy import Policy
+from weft.policies.registry import POLICIES
 from weft.policies.share.filling import Filling
+from weft.policies.share.lanes import Lanes
 from weft.policies.share.packing import Packing
 
 VACATED = NodeJoined(Node("n1", 1, "any", 16 * GB))
@@ -128,3 +130,61 @@ def test_who_is_held_back_and_not_to_be_moved_stays() -> None:
     stage = held_back(may_migrate=False)
     stage.tell(100.0, VACATED)
     assert set(stage.seated) == {"guest"}
+
+
+def in_lanes(from_scratch: bool) -> Policy:
+    return Policy(Arrival(strict=False), share=Lanes(), migration=Migration(1e6), from_scratch=from_scratch)
+
+
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_of_two_guests_that_are_not_to_be_moved_one_gets_the_device_and_the_other_goes_on_beside_it(
+    from_scratch: bool,
+) -> None:
+    """They take turns beside h1, and n0 becomes free as well."""
+    stage = Stage(in_lanes(from_scratch), 1, 1)
+    stage.submit(0.0, "h0", "h1", memory_bytes=GB)
+    stage.submit(1.0, "x", "a", "y", "b", memory_bytes=GB, may_migrate=False)
+    assert {name: seat.allocation for name, seat in stage.seated.items()} == {
+        "x": ((0, 1),),
+        "a": ((1, 1),),
+        "y": ((0, 1),),
+        "b": ((1, 1),),
+    }
+    stage.tell(2.0, Finished("x", stage.job("x").generation), Finished("y", stage.job("y").generation))
+    stage.tell(10.0, Finished("h0", 1), Finished("h1", 1))
+    assert stage.job("a").allocation == ((1, 1),)
+    assert stage.seated["b"].allocation == ((1, 1),)
+    stage.tell(20.0, Finished("a", stage.job("a").generation))
+    assert stage.job("b").allocation == ((1, 1),)
+
+
+def held_back_on_the_second_node(**described: object) -> Stage:
+    """Of antman, whose line knows no home."""
+    stage = Stage(POLICIES["antman"](), 1, 1)
+    stage.submit(0.0, "busy", "quiet", memory_bytes=GB)
+    stage.submit(1.0, "guest", memory_bytes=GB, **described)
+    stage.measure(20.0, "busy", utilisation=0.9)
+    stage.measure(21.0, "quiet", utilisation=0.3)
+    stage.tell(60.0)
+    assert stage.seated["guest"].allocation == stage.job("quiet").allocation == ((1, 1),)
+    return stage
+
+
+@pytest.mark.parametrize("may_migrate", [False, True])
+def test_a_guest_is_granted_its_seat_though_another_device_is_free_that_is_as_good(may_migrate: bool) -> None:
+    stage = held_back_on_the_second_node(may_migrate=may_migrate)
+    stage.tell(100.0, Finished("busy", 1), Finished("quiet", 1))
+    assert stage.job("guest").allocation == ((1, 1),)
+
+
+def test_who_comes_before_a_guest_does_not_pick_the_device_on_which_that_one_sits() -> None:
+    """first ran on device 0, where the guest sits by now; both devices become free at once."""
+    stage = Stage(POLICIES["antman"](), 2)
+    stage.submit(0.0, "holder", "other", memory_bytes=GB)
+    stage.submit(1.0, "guest", memory_bytes=GB, job_class=JobClass.OPPORTUNISTIC, may_migrate=False)
+    stage.measure(20.0, "holder", utilisation=0.3)
+    stage.submit(30.0, "first", may_share=False)
+    stage.tell(60.0)
+    assert stage.seated["guest"].allocation == stage.job("holder").allocation == ((0, 0b01),)
+    stage.tell(100.0, Finished("holder", 1), Finished("other", 1))
+    assert (stage.job("first").allocation, stage.job("guest").allocation) == (((0, 0b10),), ((0, 0b01),))

@@ -106,13 +106,13 @@ class Draft:
     def _start_on_free(self, job: Job, kinds: Sequence[str]) -> bool:
         home, place = self._home_of(job, kinds), self._place_for(job)
         if home is not None and self.room.holds(home):
-            self._give_free(job, home, self.room.total[self.room.kind_of(home)])
+            self._give_free(job, home)
             return True
         for kind in kinds:
             if self.room.total.get(kind, 0) >= job.gang_size:
                 placement = place.choose(job.spec, self.room.groups[kind], self.room.free)
                 if placement is not None:
-                    self._give_free(job, placement, self.room.total[kind])
+                    self._give_free(job, placement)
                     return True
         return False
 
@@ -135,7 +135,7 @@ class Draft:
         return False
 
     def _home_of(self, job: Job, kinds: Sequence[str]) -> Placement | None:
-        home = home_of(job, self.room, kinds) if self._returns_home else None
+        home = home_of(job, self.room, kinds) if self._returns_home or job.seating else None
         return None if home is None or self._is_kept(job, home) else home
 
     def _is_kept(self, job: Job, placement: Placement) -> bool:
@@ -158,10 +158,15 @@ class Draft:
     def _behind(self, kind: str) -> list[Standing]:
         return [one for one in self._evictable.values() if self.room.kind_of(one.placement) == kind]
 
-    def _give_free(self, job: Job, placement: Placement, free: int) -> None:
+    def _give_free(self, job: Job, placement: Placement) -> None:
         """Unless it is a guest that goes on where it sits: then it is seen to, and the next in line may have them."""
-        if job.seating is None or not self._staying.keeps(job):
-            self._grant(job, placement, Reason(Code.FITS, (job.gang_size, free)))
+        if job.seating is not None and self._staying.declines(job, placement):
+            home = self._staying.free_home(job, self.room)
+            if home is None or self._is_kept(job, home):
+                return
+            placement = home
+        free = self.room.total[self.room.kind_of(placement)]
+        self._grant(job, placement, Reason(Code.FITS, (job.gang_size, free)))
 
     def _take_from(self, job: Job, placement: Placement, leaving: Sequence[Standing]) -> None:
         if job.seating is not None and self._staying.keeps(job):
@@ -184,6 +189,7 @@ class Draft:
         self.running.add(job.id)
         self.started[job.id] = self.room.kind_of(placement)
         self._grants.append(Grant(job.id, placement, reason))
+        self._staying.granted(job, placement)
         if self._reservations is not None:
             self._reservations.taken(job, placement)
 

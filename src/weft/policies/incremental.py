@@ -208,14 +208,13 @@ class _Walk:
         room, gang_size = self._line.room, entry.job.gang_size
         home, place = self._home_of(entry), self._place_for(entry)
         if home is not None and room.holds(home):
-            self._give_free(entry, home, room.total[room.kind_of(home)])
+            self._give_free(entry, home)
             return True
         for kind in entry.kinds:
-            free = room.total[kind]
-            if free >= gang_size:
+            if room.total[kind] >= gang_size:
                 placement = place.choose(entry.job.spec, room.groups[kind], room.free)
                 if placement is not None:
-                    self._give_free(entry, placement, free)
+                    self._give_free(entry, placement)
                     return True
         return False
 
@@ -224,7 +223,7 @@ class _Walk:
         if not self._is_sorted:
             line.sort_drifting(self._now)
             self._is_sorted = True
-        if self._order.returns_home and self._start_at_home(entry):
+        if self._start_at_home(entry):
             return True
         most, place = 0, self._place_for(entry)
         for kind in entry.kinds:
@@ -253,7 +252,8 @@ class _Walk:
         return True
 
     def _home_of(self, entry: Entry) -> Placement | None:
-        home = home_of(entry.job, self._line.room, entry.kinds) if self._order.returns_home else None
+        wants_home = self._order.returns_home or entry.job.seating
+        home = home_of(entry.job, self._line.room, entry.kinds) if wants_home else None
         return None if home is None or self._is_kept(entry, home) else home
 
     def _is_kept(self, entry: Entry, placement: Placement) -> bool:
@@ -280,10 +280,16 @@ class _Walk:
 
         reserved.reserve(entry.job, entry.kinds, line.room, behind, ahead)
 
-    def _give_free(self, entry: Entry, placement: Placement, free: int) -> None:
+    def _give_free(self, entry: Entry, placement: Placement) -> None:
         """Unless it is a guest that goes on where it sits: then it is seen to, and the next in line may have them."""
-        if entry.job.seating is None or not self._staying.keeps(entry.job):
-            self._grant(entry, placement, Reason(FITS, (entry.job.gang_size, free)))
+        room = self._line.room
+        if entry.job.seating is not None and self._staying.declines(entry.job, placement):
+            home = self._staying.free_home(entry.job, room)
+            if home is None or self._is_kept(entry, home):
+                return
+            placement = home
+        free = room.total[room.kind_of(placement)]
+        self._grant(entry, placement, Reason(FITS, (entry.job.gang_size, free)))
 
     def _take_from(self, entry: Entry, kind: str, placement: Placement, leaving: list[Entry]) -> None:
         if entry.job.seating is not None and self._staying.keeps(entry.job):
@@ -305,6 +311,7 @@ class _Walk:
 
     def _grant(self, entry: Entry, placement: Placement, reason: Reason) -> None:
         self.grants.append(Grant(entry.job.id, placement, reason))
+        self._staying.granted(entry.job, placement)
         self._line.start(entry, placement, self._now)
         if self._reserved is not None:
             self._reserved.taken(entry.job, placement)

@@ -115,8 +115,7 @@ class Policy:
             migration.learn(view)
         if staying.begin(view, migration.cost_s if migration else None):
             self.planner.forget()
-        plan = self.planner.decide(view)
-        staying.heed(plan)
+        plan = staying.heed(view, self.planner.decide(view))
         if staying.wake_at < plan.wake_at:
             plan = replace(plan, wake_at=staying.wake_at)
         return migration.told(view, plan) if migration else plan
