@@ -10,6 +10,7 @@ from weft.policies.order.arrival import Arrival
 from weft.policies.order.classed import Classed
 from weft.policies.policy import Policy
 from weft.policies.share.filling import Filling
+from weft.policies.share.guests import Guests
 from weft.policies.share.spots import Spot
 
 
@@ -21,4 +22,5 @@ class Beside(Filling):
 
 
 def naive() -> Policy:
-    return Policy(Classed(Arrival(strict=False)), share=Beside())
+    order = Classed(Arrival(strict=False))
+    return Policy(order, share=Guests(order, None, Beside(), has_lanes=False))

@@ -7,21 +7,14 @@ from typing import Any
 
 import pytest
 from policy_helpers import by_id, cluster, job, run
-from sharing_words import GB, Stage, told
+from sharing_words import GB, Stage, filling, told
 
 from weft.core.errors import InputError
 from weft.core.events import Finished, Measured
 from weft.core.values import JobClass
-from weft.policies.order.arrival import Arrival
-from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.filling import Filling
 from weft.sim.interference import Fitted
 from weft.sim.world import World
-
-
-def filling(**parameters: float) -> Policy:
-    return Policy(Arrival(strict=False), share=Filling(**parameters))
 
 
 def a_holder_of(utilisation: float, **parameters: float) -> Stage:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from sharing_words import GB, Stage, told
+from sharing_words import GB, Stage, filling, told
 
 from weft.core.errors import InputError
 from weft.core.events import Finished, Measured, NodeJoined, NodeLost
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, Node
 from weft.policies.migration import Migration
-from weft.policies.order.arrival import Arrival
 from weft.policies.place.consolidated import Consolidated
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.filling import Filling
 
 
 def moving(cost_s: float = 30.0) -> Policy:
-    return Policy(Arrival(strict=False), share=Filling(), migration=Migration(cost_s))
+    return filling(migration=Migration(cost_s))
 
 
 def of_two_types(cost_s: float = 30.0, **described: object) -> Stage:
@@ -140,7 +138,7 @@ def test_a_gang_that_is_not_to_be_moved_stays_spread() -> None:
 def fragmented(**described: object) -> Stage:
     """One free device on each of two nodes; a gang of two, which must be together, waits."""
     stage = Stage(moving(), 2, 2)
-    policy = Policy(Arrival(strict=False), place=Consolidated(), share=Filling(), migration=Migration(30.0))
+    policy = filling(Consolidated(), Migration(30.0))
     stage.scheduler = Scheduler(Cluster(tuple(Node(f"n{i}", 2) for i in range(2))), policy)
     stage.submit(0.0, "a", "b", "c", "d", **described)
     stage.tell(500.0, Finished("b", 1), Finished("d", 1))

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from sharing_words import GB, Stage
+from sharing_words import GB, Stage, filling
 
 from weft.core.commands import Start
 from weft.core.events import Event, Finished, NodeJoined, Submitted, Woken
@@ -14,12 +14,9 @@ from weft.core.reasons import Code
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.policies.migration import Migration
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.classed import Classed
 from weft.policies.place.consolidated import Consolidated
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.filling import Filling
 from weft.policies.stages import Place
 
 FOUR_TIMES = {"K80": 1.0, "V100": 4.0}
@@ -27,7 +24,7 @@ FOUR_TIMES = {"K80": 1.0, "V100": 4.0}
 
 def moving(place: Place | None = None) -> Policy:
     """Of itself it asks for no wake-up: who wakes it is migration. A move costs 30 s."""
-    return Policy(Arrival(strict=False), place=place, share=Filling(), migration=Migration(30.0))
+    return filling(place, Migration(30.0))
 
 
 def of_types(policy: Policy, **counts: int) -> Stage:
@@ -230,8 +227,7 @@ def test_nobody_makes_room_for_a_gang_that_has_room_and_waits_for_something_else
 
 
 def test_a_larger_gang_gets_room_though_an_older_one_waits_for_something_else() -> None:
-    order = Classed(Arrival(strict=False), 0.0)
-    stage = Stage(Policy(order, place=Consolidated(), share=Filling(), migration=Migration(30.0)), 4, 4)
+    stage = Stage(filling(Consolidated(), Migration(30.0)), 4, 4)
     stage.scheduler.ledger.tenants.quotas = {"poor": 0}
     stage.submit(0.0, "a", gang_size=3)
     stage.submit(0.0, "b", gang_size=3)

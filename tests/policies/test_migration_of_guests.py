@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sharing_words import GB, Stage, told
+from sharing_words import GB, Stage, filling, told
 
 from weft.core.commands import Start
 from weft.core.events import Finished, NodeJoined, NodeLost
@@ -13,7 +13,6 @@ from weft.policies.order.arrival import Arrival
 from weft.policies.order.rotation import Rotation
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.filling import Filling
 from weft.policies.share.lanes import Lanes
 from weft.policies.share.packing import Packing
 
@@ -110,7 +109,7 @@ def test_it_starts_elsewhere_when_it_has_lost_its_seat() -> None:
 
 
 def held_back(**described: object) -> Stage:
-    stage = Stage(Policy(Arrival(strict=False), share=Filling(), migration=Migration(1e6)), 1)
+    stage = Stage(filling(migration=Migration(1e6)), 1)
     stage.submit(0.0, "holder", memory_bytes=2 * GB)
     stage.submit(0.0, "guest", memory_bytes=2 * GB, **described)
     stage.measure(20.0, "holder", utilisation=0.5)
