@@ -158,3 +158,43 @@ def test_who_sits_on_a_part_and_gets_nothing_leaves() -> None:
     guest.alone, guest.alone_on = Measured("a", guest.generation, 10.0, 0.5, GB, GB), ("any", 1)
     stage.measure(80.0, "a", rate_hz=0.01, neighbours=("gang",))
     assert "unseat a: beside gang it made 0.1% of what it makes alone" in stage.lines
+
+
+UNFIT: dict[str, dict[str, Any]] = {
+    "does not share": {"may_share": False},
+    "of another type": {"device_types": frozenset({"other"})},
+    "too large": {"memory_bytes": 16 * GB},
+}
+
+
+@pytest.mark.parametrize("unfit", UNFIT.values(), ids=UNFIT)
+def test_many_who_fit_nowhere_shut_nobody_out(unfit: dict[str, Any]) -> None:
+    stage = Stage(filling(), 1)
+    stage.submit(0.0, "holder", memory_bytes=2 * GB)
+    stage.submit(1.0, *(f"unfit{i}" for i in range(100)), **{"memory_bytes": 2 * GB, **unfit})
+    stage.submit(2.0, "guest", memory_bytes=2 * GB)
+    stage.measure(20.0, "holder", utilisation=0.5)
+    stage.tell(60.0)
+    assert set(stage.seated) == {"guest"}
+
+
+def test_many_who_fit_only_beside_a_busy_holder_shut_nobody_out() -> None:
+    stage = Stage(filling(), 2)
+    stage.submit(0.0, "small", memory_bytes=2 * GB)
+    stage.submit(0.0, "quiet", memory_bytes=12 * GB)
+    stage.submit(1.0, *(f"large{i}" for i in range(100)), memory_bytes=8 * GB)
+    stage.submit(2.0, "guest", memory_bytes=2 * GB)
+    stage.measure(20.0, "small", utilisation=0.9, memory_bytes=(GB, GB))
+    stage.measure(21.0, "quiet", utilisation=0.3, memory_bytes=(GB, 11 * GB))
+    stage.tell(60.0)
+    assert set(stage.seated) == {"guest"}
+
+
+def test_many_who_fit_on_no_part_of_a_gang_shut_nobody_out_of_it() -> None:
+    stage = Stage(POLICIES["antman"](), 2)
+    stage.submit(0.0, "gang", gang_size=2, memory_bytes=4 * GB)
+    stage.submit(1.0, *(f"large{i}" for i in range(100)), memory_bytes=16 * GB, job_class=JobClass.OPPORTUNISTIC)
+    stage.submit(2.0, "guest", memory_bytes=2 * GB, job_class=JobClass.OPPORTUNISTIC)
+    stage.measure(20.0, "gang", utilisation=0.5)
+    stage.tell(60.0)
+    assert set(stage.seated) == {"guest"}

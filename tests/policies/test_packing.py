@@ -10,6 +10,7 @@ from weft.core.commands import Seat
 from weft.core.errors import InputError
 from weft.core.events import Cancelled, Held, Measured, NodeJoined, NodeLost, Released, Submitted
 from weft.core.values import JobSpec, Node
+from weft.policies.order.arrival import Arrival
 from weft.policies.order.rotation import Rotation
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
@@ -318,3 +319,20 @@ def test_who_is_told_of_twice_at_once_backs_off_once() -> None:
     assert backing_off.next_end_s == 30.0
     backing_off.forgive("a")
     assert not backing_off.has_ended(40.0, lambda name: False)
+
+
+def test_many_who_do_not_pay_beside_a_holder_shut_nobody_out_who_may() -> None:
+    """Of a sweep one was tried, and the others are of its kind."""
+    share = Packing()
+    stage = Stage(Policy(Arrival(strict=False), share=share), 1)
+    stage.submit(0.0, "holder", model="quiet")
+    sweep = [f"sweep{i}" for i in range(20)]
+    stage.submit(1.0, *sweep, memory_bytes=GB, model="sweep")
+    stage.submit(2.0, "other", memory_bytes=GB, model="other")
+    for name in ("holder", *sweep, "other"):
+        one = stage.job(name)
+        one.alone, one.alone_on = Measured(name, 1, 1.0, 0.3, GB, GB), ("any", 1)
+    share.verdicts.undo((stage.job("holder"), stage.job("sweep0")), 2.0)
+    stage.measure(10.0, "holder")
+    stage.tell(60.0)
+    assert set(stage.seated) == {"other"}

@@ -26,7 +26,7 @@ class Filling:
             raise InputError("filling takes a busy above 0 and up to 1, and at least 1 guest", "e.g. busy=0.8")
 
     def may_sit(self, job: Job) -> bool:
-        return job.is_waiting and job.seating is None and job.memory is not None
+        return job.is_waiting and job.seating is None and job.spec.may_share and job.memory is not None
 
     def offer(self, spot: Spot, guest: Job) -> Offer:
         idle = 1.0 - utilisation_of(spot.holder)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
@@ -19,8 +19,11 @@ from weft.policies.share.packing import Packing, free_guests, is_beside, probed
 from weft.policies.share.rejudging import Rejudging
 from weft.policies.share.spots import (
     Spot,
+    fitting,
+    in_turn,
     pair_parts,
     pair_quietest,
+    side_by_side,
     spots_with_guests,
     spots_without_guests,
     utilisation_of,
@@ -135,11 +138,16 @@ class Guests:
         spots = spots_without_guests(view)
         if self.filling.guests > 1:
             spots += [spot for spot in _settled(view, leaving) if len(spot.guests) < self.filling.guests]
-        able = [spot for spot in spots if spot.holder.alone]
-        offers = pair_quietest(able, guests, lambda spot, guest: self._offer(view, spot, guest))
+        able = [spot for spot in spots if spot.holder.alone and self._may_host(view, spot.holder)]
+        offers = pair_quietest(
+            able,
+            fitting(view, able, guests, side_by_side),
+            lambda spot, guest: self._suits(view, spot, guest),
+            lambda spot, guest: self._offer(view, spot, guest),
+        )
         return offers + self._parts(view, guests, offers)
 
-    def _parts(self, view: View, guests: Iterable[Job], offers: Sequence[Offer]) -> list[Offer]:
+    def _parts(self, view: View, guests: Sequence[Job], offers: Sequence[Offer]) -> list[Offer]:
         """Who found nobody of its own size fills what a larger gang leaves idle of some of its devices."""
         seated = {offer.job_id for offer in offers}
         taken = {device for offer in offers for device in devices_of(offer.seating.allocation)}
@@ -155,12 +163,24 @@ class Guests:
     def _may_sit(self, job: Job) -> bool:
         return self.filling.may_sit(job) and self.classes.may_sit(job)
 
+    def _may_host(self, view: View, holder: Job) -> bool:
+        """Whether there may be anybody who could sit beside it."""
+        has_peers = self.packing is not None and not self.classes.is_guaranteed(holder)
+        return has_peers or self._has_idle_time(view, holder)
+
+    def _suits(self, view: View, spot: Spot, guest: Job) -> bool:
+        may_sit = self._has_idle_time(view, spot.holder) or self._may_be_packed(view, spot, guest)
+        return may_sit and spot.suits(view, guest)
+
+    def _may_be_packed(self, view: View, spot: Spot, guest: Job) -> bool:
+        return self._are_peers(spot.holder, guest) and self._are_good_company(view, spot, guest)
+
     def _offer(self, view: View, spot: Spot, guest: Job) -> Offer | None:
         if not spot.has_room_for(view, guest):
             return None
-        if self.packing and self._are_peers(spot.holder, guest) and self._are_good_company(view, spot, guest):
+        if self.packing and self._may_be_packed(view, spot, guest):
             return self.packing.offer(spot, guest)
-        return self.filling.offer(spot, guest) if self._has_idle_time(view, spot.holder) else None
+        return self.filling.offer(spot, guest)
 
     def _turns(self, view: View, leaving: Container[str], taken: Container[str]) -> list[Offer]:
         """Who found no device to itself beside a holder may take turns with those who did before."""
@@ -173,7 +193,12 @@ class Guests:
             for spot in (_settled(view, leaving) if guests else [])
             if self._has_idle_time(view, spot.holder) and self._is_settled(spot)
         }
-        joining = pair_quietest(spots.values(), guests, lambda spot, guest: self.lane.offer(view, spot, guest))
+        joining = pair_quietest(
+            spots.values(),
+            fitting(view, spots.values(), guests, in_turn),
+            lambda spot, guest: spot.suits(view, guest),
+            lambda spot, guest: self.lane.offer(view, spot, guest),
+        )
         return joining + [
             moved
             for spot in (spots[one.seating.allocation] for one in joining)

@@ -15,7 +15,9 @@ from weft.policies.share.looking import Looks
 from weft.policies.share.rejudging import Rejudging, seated_otherwise
 from weft.policies.share.spots import (
     Spot,
+    fitting,
     pair_quietest,
+    side_by_side,
     spots_measured,
     spots_without_guests,
 )
@@ -101,11 +103,13 @@ class Packing:
         guests = [job for job in view.jobs.values() if may_be_packed(job)]
         spots = [spot for spot in spots_without_guests(view) if spot.holder.alone] if guests else []
 
-        def offered(spot: Spot, guest: Job) -> Offer | None:
-            may_sit = self.may_try(view, spot, guest) and spot.has_room_for(view, guest)
-            return self.offer(spot, guest) if may_sit else None
+        def suits(spot: Spot, guest: Job) -> bool:
+            return spot.suits(view, guest) and self.may_try(view, spot, guest)
 
-        return pair_quietest(spots, guests, offered)
+        def offered(spot: Spot, guest: Job) -> Offer | None:
+            return self.offer(spot, guest) if spot.has_room_for(view, guest) else None
+
+        return pair_quietest(spots, fitting(view, spots, guests, side_by_side), suits, offered)
 
     def may_try(self, view: View, spot: Spot, job: Job) -> bool:
         here = view.ledger.devices.kind_of(spot.allocation)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from weft.core.commands import Allocation
 from weft.core.job import Job
 from weft.core.ledger import Change
+from weft.core.memory import Memory, needed_bytes
 from weft.core.sharing import Offer, devices_of, fits, holders, seated_lane
 from weft.core.view import View
 
 MOST_TRIED = 8
 """So many guests are tried at one spot: whether they fit is a matter of memory, and the others are busier still."""
+MOST_PASSED = 64
+"""So many are looked at for those to try: of a long queue nobody may suit this one spot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +35,34 @@ class Spot:
     def members(self) -> tuple[Job, ...]:
         return (self.holder, *self.guests)
 
+    @property
+    def together(self) -> list[tuple[Job, int]]:
+        """Who is there, each with its lane."""
+        return [(self.holder, self.holder.lane), *((one, seated_lane(one)) for one in self.guests)]
+
+    def suits(self, view: View, job: Job) -> bool:
+        """Whether it could sit here if there were memory enough."""
+        if not job.spec.may_share or not self.holder.spec.may_share:
+            return False
+        if job.spec.skew and len(self.allocation) > 1 and (self.holder.spec.skew or 0.0) < job.spec.skew:
+            return False  # it may be spread because its holder does not mind
+        return job.spec.allows(view.nodes[self.allocation[0][0]].device_type)
+
     def has_room_for(self, view: View, job: Job, lane: int = 0) -> bool:
         """Whether a gang of that size could sit on exactly these devices, by type and memory."""
-        holder, devices = self.holder, list(devices_of(self.allocation))
-        if job.gang_size != len(devices) or not job.spec.may_share or not holder.spec.may_share:
+        devices = list(devices_of(self.allocation))
+        if job.gang_size != len(devices) or not self.suits(view, job):
             return False
-        if job.spec.skew and len(self.allocation) > 1 and (holder.spec.skew or 0.0) < job.spec.skew:
-            return False  # it may be spread because its holder does not mind
-        if not job.spec.allows(view.nodes[self.allocation[0][0]].device_type):
-            return False
-        together = [(holder, holder.lane), *((one, seated_lane(one)) for one in self.guests), (job, lane)]
+        together = [*self.together, (job, lane)]
         return all(fits(view.ledger, device, together) for device in devices)
+
+    def spare_bytes(self, view: View) -> int:
+        """What is left of the memory of each of its devices; less than nothing where nobody can say."""
+        known = [(job.memory, lane) for job, lane in self.together if job.spec.may_share]
+        members = [(memory, lane) for memory, lane in known if memory is not None]
+        if len(members) <= len(self.guests):
+            return -1
+        return min(view.nodes[node].memory_bytes or 0 for node, _ in self.allocation) - needed_bytes(members)
 
 
 def spots_without_guests(view: View) -> list[Spot]:
@@ -92,30 +113,77 @@ def utilisation_of(job: Job) -> tuple[float, tuple[float, int]]:
     return (known.utilisation if known else 1.0, job.tie)
 
 
+def fitting(
+    view: View, spots: Iterable[Spot], guests: Iterable[Job], least_bytes: Callable[[Memory], int]
+) -> list[Job]:
+    """Those for whom one of the spots may be large enough, of a type that they allow.
+
+    All others would be tried in vain at every spot, and who comes after them would never be tried.
+    """
+    most_bytes = dict[tuple[int, str], int]()
+    for spot in spots:
+        gang_size = sum(mask.bit_count() for _, mask in spot.allocation)
+        kind = (gang_size, view.nodes[spot.allocation[0][0]].device_type)
+        most_bytes[kind] = max(most_bytes.get(kind, -1), spot.spare_bytes(view))
+    return [job for job in guests if job.memory and _fits_one(job, least_bytes(job.memory), most_bytes)]
+
+
+def _fits_one(job: Job, least_bytes: int, most_bytes: Mapping[tuple[int, str], int]) -> bool:
+    return any(
+        least_bytes <= spare_bytes and job.gang_size == gang_size and job.spec.allows(device_type)
+        for (gang_size, device_type), spare_bytes in most_bytes.items()
+    )
+
+
+def side_by_side(memory: Memory) -> int:
+    """What a guest needs that takes turns with nobody."""
+    return memory.persistent_bytes + memory.ephemeral_bytes
+
+
+def in_turn(memory: Memory) -> int:
+    """What it needs at least if others leave it theirs."""
+    return memory.persistent_bytes
+
+
 def pair_quietest(
-    spots: Iterable[Spot], guests: Iterable[Job], offered: Callable[[Spot, Job], Offer | None]
+    spots: Iterable[Spot],
+    guests: Iterable[Job],
+    suits: Callable[[Spot, Job], bool],
+    offered: Callable[[Spot, Job], Offer | None],
 ) -> list[Offer]:
     """A guest for each spot, if any is made an offer: the quietest holders and guests first, each once.
 
-    A guest sits on devices that a gang of its own size holds.
+    A guest sits on devices that a gang of its own size holds. Who does not suit a spot is passed over there.
     """
     offers, waiting = list[Offer](), _by_gang_size(guests)
     for spot in sorted(spots, key=lambda spot: utilisation_of(spot.holder)) if waiting else ():
-        offers += _first_offer(spot, waiting.get(spot.holder.gang_size, []), offered)
+        offers += _first_offer(spot, waiting.get(spot.holder.gang_size, []), suits, offered)
     return offers
 
 
 def pair_parts(
-    view: View, guests: Iterable[Job], may_host: Callable[[Job], bool], offered: Callable[[Spot, Job], Offer | None]
+    view: View, guests: Sequence[Job], may_host: Callable[[Job], bool], offered: Callable[[Spot, Job], Offer | None]
 ) -> list[Offer]:
     """Guests for parts of larger gangs: on each device one at most, the quietest first, each once."""
-    offers, waiting = list[Offer](), _by_gang_size(guests)
-    gangs = (job for job in view.running.values() if job.gang_size > min(waiting, default=job.gang_size))
-    for holder in sorted(filter(may_host, gangs), key=utilisation_of):
-        left = {node: _without_guests(view, node, mask) for node, mask in holder.allocation}
-        for gang_size in sorted((size for size in waiting if size < holder.gang_size), reverse=True):
+
+    def suits(spot: Spot, job: Job) -> bool:
+        return spot.suits(view, job)
+
+    sizes = sorted({job.gang_size for job in guests}, reverse=True)
+    gangs = (job for job in view.running.values() if sizes and job.gang_size > sizes[-1])
+    holders = sorted(filter(may_host, gangs), key=utilisation_of)
+    parts = (
+        Spot(holder, (), part)
+        for holder in holders
+        for size in sizes
+        if size < holder.gang_size and (part := _part(_left(view, holder), size))
+    )
+    offers, waiting = list[Offer](), _by_gang_size(fitting(view, parts, guests, side_by_side))
+    for holder in holders:
+        left = _left(view, holder)
+        for gang_size in (size for size in sizes if size in waiting and size < holder.gang_size):
             while part := _part(left, gang_size):
-                made = _first_offer(Spot(holder, (), part), waiting[gang_size], offered)
+                made = _first_offer(Spot(holder, (), part), waiting[gang_size], suits, offered)
                 if not made:
                     break
                 offers += made
@@ -123,10 +191,16 @@ def pair_parts(
     return offers
 
 
-def _first_offer(spot: Spot, waiting: list[Job], offered: Callable[[Spot, Job], Offer | None]) -> list[Offer]:
+def _first_offer(
+    spot: Spot,
+    waiting: list[Job],
+    suits: Callable[[Spot, Job], bool],
+    offered: Callable[[Spot, Job], Offer | None],
+) -> list[Offer]:
     """To one of those who wait, if any; it waits no more then."""
-    for at, job in enumerate(waiting[:MOST_TRIED]):
-        offer = offered(spot, job)
+    suiting = (at for at, job in enumerate(waiting[:MOST_PASSED]) if suits(spot, job))
+    for at in islice(suiting, MOST_TRIED):
+        offer = offered(spot, waiting[at])
         if offer is not None:
             del waiting[at]
             return [offer]
@@ -141,8 +215,12 @@ def _by_gang_size(guests: Iterable[Job]) -> dict[int, list[Job]]:
     return found
 
 
-def _without_guests(view: View, node: int, mask: int) -> int:
-    return mask & ~sum(1 << at for at in range(mask.bit_length()) if (node, at) in view.guests)
+def _left(view: View, holder: Job) -> dict[int, int]:
+    """Those of its devices, by node, on which nobody sits."""
+    return {
+        node: mask & ~sum(1 << at for at in range(mask.bit_length()) if (node, at) in view.guests)
+        for node, mask in holder.allocation
+    }
 
 
 def _part(left: Mapping[int, int], gang_size: int) -> Allocation:
