@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from sharing_words import GB, Stage, filling
@@ -224,6 +225,29 @@ def test_nobody_makes_room_for_a_gang_that_has_room_and_waits_for_something_else
     stage.tell(1.0)
     stage.submit(1000.0, "gang", gang_size=2, skew=1.0, tenant="poor", job_class=JobClass.GUARANTEED)
     assert moved_at_s(stage, 20_000.0) == []
+
+
+def fragments_and_two_gangs(quotas: dict[str, int], **older: Any) -> Stage:
+    """Of two nodes one device each is free, for two gangs of two that must be together."""
+    stage = Stage(filling(Consolidated(), Migration(30.0)), 2, 2)
+    stage.scheduler.ledger.tenants.quotas = quotas
+    stage.submit(0.0, "a", "b", "c", "d")
+    stage.tell(500.0, Finished("b", 1), Finished("d", 1))
+    stage.submit(501.0, "older", gang_size=2, skew=1.0, **older)
+    stage.submit(502.0, "younger", gang_size=2, skew=1.0)
+    wake_ups(stage, 1e6)
+    return stage
+
+
+def test_nobody_makes_room_for_a_gang_that_waits_for_quota_but_for_the_next_that_may_start() -> None:
+    stage = fragments_and_two_gangs({"poor": 0}, tenant="poor", job_class=JobClass.GUARANTEED)
+    assert stage.running == {"a", "c", "younger"}
+    assert [line for line in stage.lines if "makes room" in line and "younger" not in line] == []
+
+
+def test_room_is_made_for_the_gang_that_goes_first_whichever_came_first() -> None:
+    stage = fragments_and_two_gangs({}, job_class=JobClass.OPPORTUNISTIC)
+    assert next(line for line in stage.lines if "makes room" in line).endswith("for the gang of younger")
 
 
 def test_a_larger_gang_gets_room_though_an_older_one_waits_for_something_else() -> None:

@@ -28,7 +28,7 @@ from weft.policies.move_gains import MoveGains
 from weft.policies.parting import company_of, leaves_seat
 from weft.policies.place.consolidated import best_fit, whole_nodes_and_best_fit
 from weft.policies.room import Room
-from weft.policies.stages import Match, Place
+from weft.policies.stages import Match, Order, Place
 from weft.policies.types import type_of
 
 MOST_MOVED = 2
@@ -93,7 +93,7 @@ class Migration:
         grants = [replace(one, reason=reasons.get(one.job_id, one.reason)) for one in plan.grants]
         return replace(plan, grants=grants)
 
-    def added(self, view: View, plan: Plan, match: Match, place: Place) -> Plan:
+    def added(self, view: View, plan: Plan, order: Order, match: Match, place: Place) -> Plan:
         """The plan with what is worth moving; if nothing is, the same plan, which may wake us."""
         self._hear(view, plan)
         if plan.grants or plan.evictions:
@@ -101,7 +101,7 @@ class Migration:
             return self._waking(view, plan) if self._look_at_s < NEVER and has_room else plan
         if not (self._exchanges or any(view.free_counts)):
             return plan
-        moves = self._look(view, match, place) if view.now + EPSILON_S >= self._next_look_s else []
+        moves = self._look(view, order, match, place) if view.now + EPSILON_S >= self._next_look_s else []
         if not moves:
             return self._waking(view, plan)
         for move in moves:
@@ -144,10 +144,10 @@ class Migration:
         wake_at = max(self._look_at_s, view.now + SOON_S)
         return Plan(plan.grants, plan.evictions, wake_at) if wake_at < plan.wake_at else plan
 
-    def _look(self, view: View, match: Match, place: Place) -> list[Move]:
+    def _look(self, view: View, order: Order, match: Match, place: Place) -> list[Move]:
         self._next_look_s = view.now + self.look_every_s
         self._is_wanted, self._look_at_s = False, NEVER
-        moves = list(self._moves(view, Room(view), match, place))
+        moves = list(self._moves(view, Room(view), order, match, place))
         if moves:  # some may gain by what those leave, or were not looked at because of them
             self._is_wanted, self._look_at_s = True, self._next_look_s
         self._look_at_s = max(self._look_at_s, self._next_look_s)
@@ -178,7 +178,7 @@ class Migration:
 
     # ---- what to move
 
-    def _moves(self, view: View, room: Room, match: Match, place: Place) -> Iterator[Move]:
+    def _moves(self, view: View, room: Room, order: Order, match: Match, place: Place) -> Iterator[Move]:
         has_moved = False
         for job in view.running.values():
             if self._may_gain(view, job, job.allocation):
@@ -191,7 +191,7 @@ class Migration:
                     has_moved = True
                     yield move
         if not has_moved:  # nobody is moved twice, nor by where those stood who have just been moved
-            yield from list(self._out_of_the_way(view, room, match)) or self._exchanged(view)
+            yield from list(self._out_of_the_way(view, room, order, match)) or self._exchanged(view)
 
     def _better(self, view: View, room: Room, job: Job, match: Match, place: Place) -> Iterator[Move]:
         if _may_move(view, job):
@@ -235,14 +235,16 @@ class Migration:
         self._look_at_s = min(self._look_at_s, self.exchange.pays_at_s)
         return moves
 
-    def _out_of_the_way(self, view: View, room: Room, match: Match) -> Iterator[Move]:
-        """Small jobs leave a node for fragments elsewhere, so that a gang that waits for a block gets one."""
+    def _out_of_the_way(self, view: View, room: Room, order: Order, match: Match) -> Iterator[Move]:
+        """Small jobs leave a node for fragments elsewhere, so that a gang that waits for a block gets one: of those
+        that may start, the one that goes first."""
         most_free = {kind: max(room.free[node] for node in group) for kind, group in room.groups.items()}
-        waiting = (job for job in view.jobs.values() if job.is_waiting and _waits_for_block(job, most_free))
-        gang = min(waiting, key=lambda job: job.tie, default=None)
+        waiting = [job for job in view.jobs.values() if job.is_waiting and _waits_for_block(job, most_free)]
+        self._is_wanted |= bool(waiting)
+        in_order = sorted(waiting, key=lambda job: order.rank(view, job))
+        gang = next((job for job in in_order if order.why_not(view, job) is None), None)
         if gang is None:
             return
-        self._is_wanted = True
         for kind in match.types(gang.spec, tuple(room.groups)):
             group = room.groups[kind]
             if room.total[kind] < gang.gang_size or group.fewest(gang.gang_size) > 1:

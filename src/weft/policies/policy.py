@@ -96,7 +96,7 @@ class Policy:
         assert self.share is not None
         planned = plan = self._planned(view)
         if self.migration is not None:
-            plan = self.migration.added(view, planned, self.match, self.place)
+            plan = self.migration.added(view, planned, self.order, self.match, self.place)
         if plan.grants is not planned.grants:  # something is moved
             self.planner.forget()
         if not plan.grants:
