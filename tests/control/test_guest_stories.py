@@ -215,6 +215,16 @@ def test_the_time_of_a_guest_counts_in_part(office: Open) -> None:
     assert desk.row("2")["reason"] == "ran past its limit of 30 s"
 
 
+def test_a_guest_that_gets_next_to_nothing_is_not_ended_for_the_time_that_others_had(office: Open) -> None:
+    desk, _ = packed(office, seat=seated("2", speed=0.5), time_s=30.0)
+    desk.instant(measure(desk, "2", 4.0), measure(desk, "2", 0.08, "1"))
+    run_s = desk.desk.job("2").run_s(desk.now)
+    assert kinds(desk.wait(60.0)) == []
+    assert desk.desk.job("2").run_s(desk.now) == pytest.approx(run_s + 0.02 * 60.0)
+    desk.restart()
+    assert desk.desk.job("2").run_s(desk.now) == pytest.approx(run_s + 0.02 * 60.0)
+
+
 # ---- restarts
 
 

@@ -189,9 +189,10 @@ def test_a_snapshot_of_before_devices_were_shared_can_still_be_read(make: Make) 
 
 
 def test_seats_are_taken_and_left_again_from_the_log(make: Make) -> None:
-    host = Host(Plan([grant("holder", (0, 1))]), Plan(), Plan([grant("big", (0, 1))]))
+    host = Host(Plan([grant("holder", (0, 1))]), Plan(), Plan(), Plan([grant("big", (0, 1))]))
     host.sharings = [
-        Sharing([Offer("a", Seating(((0, 0b1),), 0, True, speed=0.25), BECAUSE)]),
+        Sharing([Offer("a", Seating(((0, 0b1),), 0, True, speed=0.5), BECAUSE)]),
+        Sharing(),
         Sharing([Offer("b", Seating(((0, 0b10),)), BECAUSE)], [Withdrawal("a", BECAUSE)]),
         Sharing([Offer("a", Seating(((0, 0b1),), 2), BECAUSE)]),
     ]
@@ -199,6 +200,7 @@ def test_seats_are_taken_and_left_again_from_the_log(make: Make) -> None:
     jobs = [submitted(name, memory_bytes=30) for name in ("holder", "a", "b")]
     facts = [
         (0.0, jobs),
+        (1.0, [Measured("a", 1, 4.0, 0.5, 20, 10), Measured("a", 1, 1.0, 0.5, 20, 10, ("holder",))]),
         (2.0, [Measured("holder", 1, 2.0, 0.5, 20, 10, ("a",))]),
         (3.0, [submitted("big", memory_bytes=90)]),  # it is granted the device that b sits on
         (4.0, [Held("a")]),

@@ -33,6 +33,7 @@ from weft.core.events import (
     Progressed,
     Released,
 )
+from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Sharing
 from weft.core.transitions import State
@@ -50,6 +51,65 @@ def test_what_a_guest_has_of_devices_counts_for_its_tenant_who_holds_nothing(mak
     scheduler.handle([], 21.0)
     assert tenants.attained("guest", 100.0) == pytest.approx(6.0)
     assert tenants.attained("guest", 100.0) == pytest.approx(scheduler.ledger.jobs["guest"].attained(100.0))
+
+
+ALONE = Measured("guest", 1, 4.0, 0.5, 10, 20)
+
+
+def beside(rate_hz: float) -> Measured:
+    return replace(ALONE, rate_hz=rate_hz, neighbours=("holder",))
+
+
+def test_what_a_guest_makes_is_what_it_is_charged_from_when_that_is_measured(make: Make) -> None:
+    scheduler = a_guest_beside_a_holder(make, speed=0.5)
+    guest, tenants = scheduler.ledger.jobs["guest"], scheduler.ledger.tenants
+    scheduler.handle([ALONE, beside(0.4)], 5.0)
+    assert guest.seating == Seating(FIRST, speed=0.1)
+    assert (guest.run_s(5.0), guest.steps_done(5.0)) == pytest.approx((2.0, 2.0)), "what it had by then stays"
+    assert (guest.run_s(15.0), guest.steps_done(15.0), guest.wait_s(15.0)) == pytest.approx((3.0, 3.0, 1.0))
+    assert tenants.attained("guest", 15.0) == pytest.approx(guest.attained(15.0))
+    assert guest.since_s == 1.0, "it sits since then"
+    scheduler.ledger.validate()
+
+
+@pytest.mark.parametrize(("rate_hz", "speed"), [(0.0, 0.01), (4.4, 1.0)])
+def test_a_guest_is_charged_something_and_never_more_than_its_devices(make: Make, rate_hz: float, speed: float) -> None:
+    scheduler = a_guest_beside_a_holder(make, speed=0.5)
+    scheduler.handle([ALONE, beside(rate_hz)], 5.0)
+    assert scheduler.ledger.jobs["guest"].speed == speed
+
+
+def test_a_guest_that_is_left_alone_is_charged_for_all_it_has(make: Make) -> None:
+    scheduler = a_guest_beside_a_holder(make, speed=0.5)
+    scheduler.handle([Finished("holder", 1)], 4.0)
+    scheduler.handle([ALONE], 5.0)
+    assert scheduler.ledger.jobs["guest"].speed == 1.0
+
+
+@pytest.mark.parametrize("alone", [[], [replace(ALONE, rate_hz=0.0)]])
+def test_a_guest_whose_rate_alone_is_not_known_is_charged_as_expected(make: Make, alone: list[Event]) -> None:
+    scheduler = a_guest_beside_a_holder(make, speed=0.5)
+    scheduler.handle([*alone, beside(0.4)], 5.0)
+    assert scheduler.ledger.jobs["guest"].speed == 0.5
+
+
+def test_a_rate_alone_on_other_devices_says_nothing_of_what_a_guest_has(make: Make) -> None:
+    sharings = [Sharing(), Sharing((), [withdrawal("guest")]), Sharing([offer("guest", ((1, 0b1),), speed=0.5)])]
+    host = Host([], [Sharing([offer("guest")]), *sharings])
+    scheduler = make(host, NODE, Node("n1", 1, "other", 100))
+    scheduler.handle([submitted("guest", memory_bytes=30)], 0.0)
+    for now, events in enumerate([[ALONE], [], [], [replace(ALONE, generation=2, rate_hz=1.0, neighbours=("one",))]]):
+        scheduler.handle(events, now + 1.0)
+    assert scheduler.ledger.jobs["guest"].speed == 0.5
+
+
+def test_whoever_ranks_by_service_hears_that_a_guest_is_charged_otherwise(make: Make) -> None:
+    heard = Host()
+    scheduler = a_guest_beside_a_holder(make)
+    scheduler.change_policy(heard)
+    scheduler.handle([ALONE], 4.0)
+    scheduler.handle([beside(0.4)], 5.0)
+    assert (Change.PROGRESSED, scheduler.ledger.jobs["guest"]) in heard.seen[-1].changes
 
 
 # ---- the end of a guest

@@ -51,6 +51,11 @@ def test_the_time_that_one_guest_left_is_split_among_all() -> None:
     assert min(speeds) == pytest.approx(0.6 * 0.9 / 3 / 0.25)
 
 
+def test_who_is_moved_into_a_lane_has_what_the_one_that_joins_it_leaves() -> None:
+    speeds = {name: one.speed for name, one in many("a", "b", utilisation=0.35).seated.items()}
+    assert speeds == pytest.approx(dict.fromkeys("ab", 0.6 * 0.9 / 2 / 0.35))
+
+
 @pytest.mark.parametrize(("utilisation", "seated"), [(0.2, 3), (0.3, 2), (0.6, 1)])
 def test_no_more_join_than_there_is_time_for(utilisation: float, seated: int) -> None:
     assert len(many("a", "b", "c", utilisation=utilisation).seated) == seated

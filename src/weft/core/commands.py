@@ -46,7 +46,7 @@ class Seating:
     weight: int = 1
     """Whose turn it is in the lane: whose base + weight × time used is the least."""
     speed: float = 1.0
-    """What part of its rate alone it is expected to have; its service is charged by that."""
+    """What part of its rate alone it is expected to have, or has as measured; its service is charged by that."""
 
 
 @value

@@ -6,6 +6,7 @@ With `recording`, which writes down what happened, the only writer of jobs, free
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from weft.core.commands import Preempt, Seat, Seating, Start, Stop, Unseat
@@ -156,6 +157,19 @@ class Ledger:
         job.last_allocation, job.seating = job.seating.allocation, None
         job.speed = 0.0
         job.rate_hz = job.best_rate_hz
+        self.changes.append((Change.PROGRESSED, job))
+
+    def pace(self, job: Job, speed: float, now: float) -> None:
+        """A guest has another part of its devices' time than was thought: from now on that is what it is charged.
+
+        Since when it sits is as before, so what it has had by now is kept in the settled figures.
+        """
+        assert job.seating is not None
+        slower, elapsed_s = job.speed - speed, now - job.since_s
+        job.settled_run_s += slower * elapsed_s
+        job.settled_steps += slower * elapsed_s * job.rate_hz
+        self.tenants.seat(job.tenant, -job.gang_size * slower, now)
+        job.seating, job.speed = replace(job.seating, speed=speed), speed
         self.changes.append((Change.PROGRESSED, job))
 
     def dismiss(self, job: Job, reason: Reason, now: float) -> None:

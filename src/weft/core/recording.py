@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from weft.core.commands import Stop
+from weft.core.commands import Seating, Stop
 from weft.core.errors import IllegalEventError
 from weft.core.events import (
     Cancelled,
@@ -32,6 +32,7 @@ from weft.core.job import Job
 from weft.core.ledger import LEFT, QUEUED, Change, Ledger
 from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
+from weft.core.sharing import LEAST_SPEED
 from weft.core.transitions import State
 from weft.core.values import check_spec
 
@@ -120,7 +121,15 @@ def _measured(ledger: Ledger, event: Measured, now: float) -> None:
     if not event.neighbours:
         where = job.seating.allocation if job.seating else job.allocation or job.last_allocation
         job.alone, job.alone_on = event, ledger.devices.kind_of(where)
+    if job.seating:
+        _paced(ledger, job, job.seating, event, now)
     _weighed(ledger, job, before, now)
+
+
+def _paced(ledger: Ledger, job: Job, seating: Seating, event: Measured, now: float) -> None:
+    """By its rate alone on devices like these; if that is not known, it is charged as its policy thought."""
+    if job.alone and job.alone.rate_hz > 0 and job.alone_on == ledger.devices.kind_of(seating.allocation):
+        ledger.pace(job, max(LEAST_SPEED, min(1.0, event.rate_hz / job.alone.rate_hz)), now)
 
 
 def _grown(ledger: Ledger, event: Grown, now: float) -> None:

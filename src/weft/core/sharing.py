@@ -25,6 +25,9 @@ simulated world goes by it. An assumption, on the careful side: on CPU devices `
 it (104 %, by its task's own time); on a GPU nobody has measured it.
 """
 
+LEAST_SPEED = 0.01
+"""A guest is charged at least that part of its devices' time, whatever it makes."""
+
 
 @value
 class Offer:

@@ -191,7 +191,7 @@ class Migration:
                     has_moved = True
                     yield move
         if not has_moved:  # nobody is moved twice, nor by where those stood who have just been moved
-            yield from list(self._out_of_the_way(view, room, order, match)) or self._exchanged(view)
+            yield from list(self._out_of_the_way(view, room, order, match, place)) or self._exchanged(view)
 
     def _better(self, view: View, room: Room, job: Job, match: Match, place: Place) -> Iterator[Move]:
         if _may_move(view, job):
@@ -235,14 +235,18 @@ class Migration:
         self._look_at_s = min(self._look_at_s, self.exchange.pays_at_s)
         return moves
 
-    def _out_of_the_way(self, view: View, room: Room, order: Order, match: Match) -> Iterator[Move]:
+    def _out_of_the_way(self, view: View, room: Room, order: Order, match: Match, place: Place) -> Iterator[Move]:
         """Small jobs leave a node for fragments elsewhere, so that a gang that waits for a block gets one: of those
         that may start, the one that goes first."""
         most_free = {kind: max(room.free[node] for node in group) for kind, group in room.groups.items()}
         waiting = [job for job in view.jobs.values() if job.is_waiting and _waits_for_block(job, most_free)]
         self._is_wanted |= bool(waiting)
+
+        def could_hold(job: Job) -> bool:
+            return room.could_hold(place, job.spec, match.types(job.spec, tuple(room.groups)))
+
         in_order = sorted(waiting, key=lambda job: order.rank(view, job))
-        gang = next((job for job in in_order if order.why_not(view, job) is None), None)
+        gang = next((job for job in in_order if order.why_not(view, job, could_hold) is None), None)
         if gang is None:
             return
         for kind in match.types(gang.spec, tuple(room.groups)):

@@ -14,13 +14,12 @@ from dataclasses import replace
 from weft.core.job import Job
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import devices_of
+from weft.core.sharing import LEAST_SPEED, devices_of
 from weft.core.value import value
 from weft.core.view import View
 from weft.policies.room import P, Placed, Room
 from weft.policies.share.spots import guests_beside
 
-LEAST_SPEED = 0.01
 NEVER = math.inf
 
 

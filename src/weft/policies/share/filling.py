@@ -8,7 +8,7 @@ from weft.core.commands import Seating
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import FILLED, Offer
+from weft.core.sharing import FILLED, LEAST_SPEED, Offer
 from weft.policies.share.spots import Spot, utilisation_of
 
 
@@ -30,7 +30,7 @@ class Filling:
 
     def offer(self, spot: Spot, guest: Job) -> Offer:
         idle = 1.0 - utilisation_of(spot.holder)[0]
-        speed = max(0.01, min(1.0, FILLED * idle / max(utilisation_of(guest)[0], 0.01)))
+        speed = max(LEAST_SPEED, min(1.0, FILLED * idle / max(utilisation_of(guest)[0], 0.01)))
         seating = Seating(spot.allocation, is_throttled=True, speed=speed)
         return Offer(guest.id, seating, Reason(Code.OPPORTUNISTIC, (spot.holder.id,)))
 

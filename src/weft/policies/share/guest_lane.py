@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 from weft.core.commands import Seating
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import FILLED, Offer, devices_of, fits, seated_lane
+from weft.core.sharing import FILLED, LEAST_SPEED, Offer, devices_of, fits, seated_lane
 from weft.core.view import View
 from weft.policies.share.lanes import MOST_MEMBERS
 from weft.policies.share.spots import Spot, utilisation_of
@@ -40,11 +40,12 @@ class GuestLane:
         together = [(spot.holder, spot.holder.lane), *free, *in_turn]
         if not all(fits(view.ledger, device, together) for device in devices_of(spot.allocation)):
             return None
-        return _offer(spot, guest, lane, len(held_back(spot)) + 1)
+        return _offer(spot, guest, lane, (*held_back(spot), guest))
 
-    def moved(self, spot: Spot, restless: Iterable[Job]) -> list[Offer]:
+    def moved(self, spot: Spot, restless: Sequence[Job], joining: Iterable[Job] = ()) -> list[Offer]:
         """These of its guests are to take turns with the others, and with whoever joins them."""
-        return [_offer(spot, guest, lane_of(spot), len(spot.guests)) for guest in restless]
+        in_turn = (*(one for one in spot.guests if is_held_back(one) or one in restless), *joining)
+        return [_offer(spot, guest, lane_of(spot), in_turn) for guest in restless]
 
     def _is_open(self, spot: Spot) -> bool:
         is_theirs = all(guest.seating and guest.seating.allocation == spot.allocation for guest in spot.guests)
@@ -66,11 +67,12 @@ def lane_of(spot: Spot) -> int:
     return min(lanes, default=next(lane for lane in count(1) if lane not in used))
 
 
-def _offer(spot: Spot, guest: Job, lane: int, guests: int) -> Offer:
+def _offer(spot: Spot, guest: Job, lane: int, in_turn: Sequence[Job]) -> Offer:
+    """A place among all who are to take turns, the guest one of them: they share what the rest leave idle."""
     others = [one.id for one in held_back(spot) if one is not guest]
-    free = [one for one in spot.members if not is_held_back(one) and one is not guest]
+    free = [one for one in spot.members if one not in in_turn]
     idle = max(0.0, 1.0 - sum(utilisation_of(one)[0] for one in free))
-    speed = max(0.01, min(1.0, FILLED * idle / guests / max(utilisation_of(guest)[0], 0.01)))
+    speed = max(LEAST_SPEED, min(1.0, FILLED * idle / len(in_turn) / max(utilisation_of(guest)[0], 0.01)))
     seating = Seating(spot.allocation, lane, is_throttled=True, speed=speed)
     code = Code.JOINED_LANE if others else Code.OPENED_LANE
     return Offer(guest.id, seating, Reason(code, (lane, ", ".join((others or [spot.holder.id])[:3]))))

@@ -200,12 +200,13 @@ class Guests:
             lambda spot, guest: self.lane.offer(view, spot, guest),
         )
         return joining + [
-            moved
-            for spot in (spots[one.seating.allocation] for one in joining)
-            for moved in self.lane.moved(
-                spot, [guest for guest in held_back(spot) if seated_lane(guest) != lane_of(spot)]
-            )
+            moved for one in joining for moved in self._moved(spots[one.seating.allocation], view.jobs[one.job_id])
         ]
+
+    def _moved(self, spot: Spot, joining: Job) -> list[Offer]:
+        """Those who are held back there, and not in the lane yet."""
+        elsewhere = [guest for guest in held_back(spot) if seated_lane(guest) != lane_of(spot)]
+        return self.lane.moved(spot, elsewhere, [joining])
 
     def _is_settled(self, spot: Spot) -> bool:
         """Nobody disturbs a probe."""
