@@ -77,6 +77,19 @@ def test_of_a_guest_that_rests_is_told_what_it_makes_with_its_rests() -> None:
     assert all(rate_hz == pytest.approx(60 / 306, rel=0.5) for rate_hz in told[1:])
 
 
+@pytest.mark.parametrize("is_gated", [False, True])
+def test_a_guest_that_makes_no_step_any_more_is_told_of_after_each_ten_minutes(is_gated: bool) -> None:
+    stretch = watched(Stretch(), 0, 10, rate_hz=20, is_held_back=True).after(20, Used(10, 0.0))
+    told = []
+    for now_s in range(11, 2000):
+        said_s = now_s if is_gated else 10
+        stretch = stretch.seen(Look(now_s, 200, said_s, is_held_back=True, is_gated=is_gated))
+        if (rate := stretch.due(now_s)) and stretch.has_moved(rate.rate_hz):
+            told.append((rate.steps, round(1 / rate.rate_hz)))
+            stretch = stretch.after(rate.rate_hz, Used(now_s, 0.0))
+    assert told == [(0, 600), (0, 1200), (0, 1800)]
+
+
 def test_what_was_measured_under_a_lease_is_told_of_that_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     words = defaultdict[int, int](int)
     task = SimpleNamespace(ranks=[SimpleNamespace(words=words)], roots=set(), duty=100)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from sharing_words import GB, Stage, told
 
@@ -9,6 +12,7 @@ from weft.core.commands import Seat, Unseat
 from weft.core.events import Finished, Grown, Measured
 from weft.core.values import JobClass
 from weft.policies.registry import POLICIES
+from weft.policies.share.starving import Starving
 
 
 def filled(policy: str = "antman", sizes: tuple[int, ...] = (1,)) -> Stage:
@@ -86,6 +90,35 @@ def test_a_guest_of_long_steps_is_given_the_time_for_ten_of_them_at_the_least_ra
     assert stage.seated
     stage.tell(800.0)
     assert not stage.seated
+
+
+def test_a_guest_that_was_never_measured_alone_is_waited_for_four_times_as_long() -> None:
+    stage = Stage(POLICIES["antman"](), 1)
+    stage.submit(0.0, "holder", memory_bytes=2 * GB)
+    stage.submit(0.0, "guest", memory_bytes=2 * GB, job_class=JobClass.OPPORTUNISTIC)
+    stage.measure(20.0, "holder")
+    stage.tell(60.0)
+    seated_s = next(now for now, one in stage.log if isinstance(one, Seat))
+    stage.tell(seated_s + 1199.0)
+    assert stage.seated
+    stage.tell(seated_s + 1201.0)
+    assert not stage.seated
+
+
+def test_a_guest_of_which_nothing_was_heard_while_nobody_held_its_device_is_watched_on() -> None:
+    seat = SimpleNamespace(allocation=((0, 1),), is_throttled=True)
+    guest = SimpleNamespace(id="guest", seating=seat, generation=1, measured=None, alone=None)
+    holder = SimpleNamespace(id="holder", allocation=((0, 1),))
+
+    def at(now: float, **running: object) -> Any:
+        seated = {"guest": guest}
+        return SimpleNamespace(now=now, jobs=seated, seated=seated, running=running, changes=())
+
+    starving = Starving()
+    starving.watch_all(at(0.0))
+    assert starving.withdrawn(at(1200.0)) == []
+    assert starving.next_look_s == 1500.0
+    assert [each.job_id for each in starving.withdrawn(at(1500.0, holder=holder))] == ["guest"]
 
 
 def test_a_guest_that_was_heard_of_is_not_waited_for() -> None:

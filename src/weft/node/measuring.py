@@ -60,9 +60,13 @@ class Stretch:
         return self.told_hz is None or abs(rate_hz / self.told_hz - 1) > MOVED
 
     def after(self, rate_hz: float, used: Used) -> Stretch:
-        """Told; what comes is measured from here on."""
-        newest = self.gauge.newest
-        begun = replace(self.gauge, counted=newest, has_stood=newest is not None and newest.is_gated)
+        """Told; what comes is measured from here on. Of who made no step its silence goes on."""
+        counted, newest = self.gauge.counted, self.gauge.newest
+        assert counted is not None
+        assert newest is not None
+        begun = replace(
+            self.gauge, counted=newest if newest.step > counted.step else counted, has_stood=newest.is_gated
+        )
         return Stretch(begun, used, rate_hz if self.has_moved(rate_hz) else self.told_hz)
 
 

@@ -17,14 +17,17 @@ from weft.policies.share.spots import holder_of_seat
 
 STEPS = 10
 """A rate is known after so many, warm-up and all."""
+UNKNOWN = 4
+"""So many times as patient with a guest that may be slow by itself."""
 
 
 @dataclass
 class Starving:
     """A guest that makes less than `least` of what it makes alone leaves, and may sit elsewhere.
 
-    Nobody measures a guest that makes no steps: one of which nothing was heard for as long as it would take at that
-    rate, and `patience_s` at least, leaves too. Nobody sits beside its holder for `back_off_s`, then twice as long.
+    Nobody measures a guest that never made a step: one of which nothing was heard for as long as it would take at that
+    rate, and `patience_s` at least, leaves too; four times that where its rate alone is not known. Nobody sits beside
+    its holder for `back_off_s`, then twice as long.
     """
 
     least: float = 0.03
@@ -55,9 +58,10 @@ class Starving:
                 self._watch(guest, view.now, guest.generation)
 
     def _watch(self, guest: Job, now: float, generation: int) -> None:
+        enough_s = UNKNOWN * self.patience_s
         if guest.alone and guest.alone.rate_hz > 0:
             enough_s = max(self.patience_s, STEPS / (self.least * guest.alone.rate_hz))
-            heappush(self._unheard, (now + enough_s, now, guest.id, generation))
+        heappush(self._unheard, (now + enough_s, now, guest.id, generation))
 
     # ---- who gets nothing
 
@@ -90,8 +94,12 @@ class Starving:
             if until_s > view.now and not is_void:
                 return
             heappop(self._unheard)
-            holder = holder_of_seat(view, guest) if guest and not is_void else None
-            if guest is not None and holder is not None:
+            if guest is None or is_void:
+                continue
+            holder = holder_of_seat(view, guest)
+            if holder is None:  # who comes next has not kept it from anything yet
+                heappush(self._unheard, (view.now + self.patience_s, view.now, job_id, generation))
+            else:
                 yield guest, holder, Reason(Code.STARVED_UNSEEN, (holder.id, span(view.now - since_s)))
 
     # ---- when to look again
