@@ -506,6 +506,26 @@ def test_history_and_why_tell_of_every_decision_in_order(office: Open) -> None:
     desk.restart()
 
 
+def test_that_a_guest_stands_still_and_why_is_told_and_changes_nothing(office: Open) -> None:
+    desk, _ = packed(office)
+    before = desk.states()
+    for reason, slowdown in (("resting", 0.042), ("sharing", None), ("no room", None)):
+        report = Report("2", 1, "held-back", {"reason": reason, "slowdown": slowdown})
+        assert desk.instant(report).orders == []
+    desk.instant(Report("2", 7, "held-back", {"reason": "resting", "slowdown": 0.5}))
+    assert desk.states() == before
+    decided = [
+        "stands still: its holder was 4 % slower beside it",
+        "goes on",
+        "stands still: its memory does not fit beside its holder's any more",
+    ]
+    rows = [row for row in desk.store.all("log_of_job", "2") if row["kind"] == "Reported"]
+    assert [event_in_words("Reported", json.loads(row["body"])) for row in rows][-3:] == decided
+    answer = why_live(desk.desk, desk.store, Views(Home(Path("/home"))), "2", desk.now, desk.new_policy)
+    assert [(one["what"], one["reason"]) for one in answer["decisions"]][1:] == [("HeldBack", each) for each in decided]
+    desk.restart()
+
+
 def test_why_says_that_a_guest_waits_for_devices_of_its_own(office: Open) -> None:
     from weft.control.why import in_words
 

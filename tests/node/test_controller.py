@@ -137,6 +137,14 @@ def test_in_the_idle_class_a_guest_computes_fully_or_stands_still() -> None:
     assert device.lost_s / device.alone_s <= 0.02
 
 
+def test_while_guests_rest_it_is_said_how_much_slower_the_holder_was() -> None:
+    device = Device(lambda duty: 0.1 * duty)
+    device.is_idle = True
+    resting = [setting.slowdown for setting in device.run(60) if setting.reason == "resting"]
+    assert resting
+    assert resting == [pytest.approx(0.1, abs=0.01)] * len(resting)
+
+
 def test_the_time_alone_is_learnt_anew_every_ten_minutes_and_at_once_after_a_leap() -> None:
     device = Device(beyond(1.0))
     device.run(60)

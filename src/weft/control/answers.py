@@ -118,7 +118,7 @@ class Preemption(BaseModel):
 
 class Decision(BaseModel):
     at: str
-    what: Literal["Start", "Preempt", "Seat", "Unseat", "Noted"]
+    what: Literal["Start", "Preempt", "Seat", "Unseat", "Noted", "HeldBack"]
     reason: str
 
 

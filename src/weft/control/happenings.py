@@ -16,12 +16,15 @@ DECIDED = ("Start", "Preempt", "Seat", "Unseat", "Noted")
 
 
 def decisions(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """All that was decided about a job, in order."""
-    return [
-        {"at": iso(row["at"]), "what": row["kind"], "reason": str(reason_of(json.loads(row["body"])["reason"]))}
-        for row in rows
-        if row["kind"] in DECIDED
-    ]
+    """All that was decided about a job, in order; by its node, too."""
+    found = []
+    for row in rows:
+        body = json.loads(row["body"])
+        if row["kind"] in DECIDED:
+            found.append({"at": iso(row["at"]), "what": row["kind"], "reason": str(reason_of(body["reason"]))})
+        elif row["kind"] == "Reported" and body["what"] == "held-back":
+            found.append({"at": iso(row["at"]), "what": "HeldBack", "reason": _held_back_in_words(body)})
+    return found
 
 
 def preemptions(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
@@ -103,4 +106,15 @@ def _report_in_words(body: Json) -> str:
             return f"attempt {body['attempt']} ended with exit code {body['exit_code']}"
         case "lost":
             return f"attempt {body['attempt']} was lost: {body.get('message', '')}"
+        case "held-back":
+            return _held_back_in_words(body)
     return str(body["what"])
+
+
+def _held_back_in_words(body: Json) -> str:
+    match body["reason"]:
+        case "resting":
+            return f"stands still: its holder was {100 * body['slowdown']:.0f} % slower beside it"
+        case "no room":
+            return "stands still: its memory does not fit beside its holder's any more"
+    return "goes on"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.core.value import value
-from weft.node.controls import GuestSetting, Sample, Setting
+from weft.node.controls import LEARNING, RESTING, SHARING, GuestSetting, Sample, Setting
 from weft.node.evidence import HI, evidence
 from weft.node.gauge import Window, typical
 from weft.node.limits import Division, Need, Peak, divided_on_each, whole_grains
@@ -69,6 +69,8 @@ class State:
     was_quiet: bool = True
     charge: Charge | None = None
     resting_until_s: float = 0.0
+    harm: float = 0.0
+    """How much slower the holder was beside its guests when they were last cut."""
     wait_s: float = FIRST_WAIT_S
     peak: Peak = Peak()
     holder_bytes: int = 0
@@ -182,8 +184,9 @@ def _acquitted(state: State) -> State:
     charge, baseline = state.charge, state.baseline
     if charge is None or baseline is None:
         return state
-    if evidence(baseline, charge.seen, state.noise).is_slow:
-        return replace(state, charge=None)
+    found = evidence(baseline, charge.seen, state.noise)
+    if found.is_slow:
+        return replace(state, charge=None, harm=found.harm)
     return replace(state, charge=None, duties=charge.duties, resting_until_s=0.0)
 
 
@@ -201,7 +204,8 @@ def _judged(state: State, now_s: float) -> State:
     recent = evidence(baseline, state.recent, state.noise)
     overall = evidence(baseline, state.beside, state.noise)
     if recent.is_slow or overall.is_slow:
-        return _cut(state, now_s)
+        harm = max(each.harm for each in (recent, overall) if each.is_slow)
+        return _cut(replace(state, harm=harm), now_s)
     state = replace(state, recent=NOTHING, period_from_s=now_s)
     if overall.slower < -HI - overall.error and now_s - state.learnt_s >= FRESH_S:
         return replace(state, learning_since_s=now_s, alone=NOTHING)
@@ -246,16 +250,20 @@ def _setting(state: State, division: Division | None, now_s: float) -> Setting:
     is_learning = state.learning_since_s is not None and not _is_stalled(state, now_s)
     is_resting = now_s < state.resting_until_s
     stand_still = is_learning or is_resting
-    is_seen = len(state.beside.steps) >= PERIOD_STEPS
     guests = {}
     for job_id, duty in state.duties:
         has_room = division is None or job_id in division.guests
         is_still = stand_still or not has_room
         limit_bytes = division.guests.get(job_id) if division else None
         guests[job_id] = GuestSetting(0 if is_still else duty, limit_bytes, has_room)
-    reason = "learning" if is_learning else "resting" if is_resting else "sharing"
-    found = evidence(state.baseline, state.beside, state.noise).slower if state.baseline and is_seen else None
+    reason = LEARNING if is_learning else RESTING if is_resting else SHARING
+    found = state.harm if is_resting else _slowdown(state)
     return Setting(guests, division.holder_bytes if division else None, found, reason)
+
+
+def _slowdown(state: State) -> float | None:
+    is_seen = len(state.beside.steps) >= PERIOD_STEPS
+    return evidence(state.baseline, state.beside, state.noise).slower if state.baseline and is_seen else None
 
 
 def _needs(sample: Sample) -> list[list[Need]]:

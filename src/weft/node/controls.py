@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from weft.core.value import value
 
+LEARNING, RESTING, SHARING = "learning", "resting", "sharing"
+NO_ROOM = "no room"
+"""Why guests stand still, or do not; the last one is about one of them."""
+
 
 @value
 class Guest:
@@ -47,5 +51,5 @@ class Setting:
     guests: dict[str, GuestSetting]
     holder_limit_bytes: int | None
     slowdown: float | None
-    """Of the holder, by what is known since the last change; None while that is nothing."""
+    """Of the holder, by what is known since the last change; None while that is nothing. While guests rest: why."""
     reason: str

@@ -20,6 +20,11 @@ class Evidence:
     waiting: float | None
 
     @property
+    def harm(self) -> float:
+        """By how much it is slower, by the measure that says more."""
+        return max(self.slower, self.waiting or 0.0)
+
+    @property
     def is_slow(self) -> bool:
         return (self.waiting is not None and self.waiting > HI) or self.slower > HI + 2 * self.error
 

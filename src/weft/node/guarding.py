@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from weft.core.errors import WeftError
 from weft.node import idling
 from weft.node.controller import FIRST_DUTY
-from weft.node.controls import GuestSetting
+from weft.node.controls import GuestSetting, Setting
 from weft.node.holding import Key
 from weft.node.order import Wanted
+from weft.node.telling import Telling
 from weft.node.throttling import Seated, Throttle
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Guard:
         """Guests that are held back without measuring: their holder makes no steps, or they have several."""
         self._pausing: dict[Key, float] = {}
         """Guests that are to pause and have not yet, and until when they are held back meanwhile."""
+        self._telling = Telling()
         self._ticked_s = -math.inf
 
     @property
@@ -74,7 +76,7 @@ class Guard:
                 self.release(attempt)
         for holder, throttle in list(self._throttles.items()):
             try:
-                throttle.tick(now_s)
+                self._tell(holder, throttle.tick(now_s), now_s)
             except (WeftError, OSError) as error:  # its page is gone, or one of its guests'
                 log.warning("guests of job %s are not held back: %s", holder[0], error)
 
@@ -88,6 +90,7 @@ class Guard:
             if holder is not None:
                 self._throttles[holder].see_out(key[0])
             self._slowed.pop(key, None)
+            self._telling.part_with(attempt)
             attempt.is_throttled = False
             self._pausing[key] = now_s + min(PATIENCE_S, attempt.ground.graces.pause_grace_s / 2)
         elif is_held_back or key not in self._pausing:
@@ -140,6 +143,11 @@ class Guard:
         if _is_on_cores(guest):
             seated.idle([pid for each in self._company.beside(guest) for pid in each.attached().roots])
 
+    def _tell(self, holder: Key, setting: Setting, now_s: float) -> None:
+        for key, beside in self._beside.items():
+            if beside == holder:
+                self._telling.tell(self._company.attempts[key], setting, now_s)
+
     def _part_with(self, key: Key, now_s: float) -> None:
         attempt = self._company.attempts.get(key)
         if attempt and attempt.order.wanted is Wanted.PAUSE:
@@ -167,6 +175,7 @@ class Guard:
     def _freed(self, key: Key) -> None:
         """It has its own limit again, and may be held back anew."""
         if attempt := self._company.attempts.get(key):
+            self._telling.part_with(attempt)
             attempt.is_throttled = attempt.was_throttled = False
             attempt.set_own_limit()
 
