@@ -131,8 +131,8 @@ G6_TEXT = """The paper: 26 % more throughput of the cluster and 4.5 times less t
 without time-slicing and packing. Gangs, durations (cut at 4 hours) and arrivals here are like Philly's, at a load of
 1.5, and gandiva has its own quantum of 60 s. Throughput is all work, as it would take alone, over the makespan. What
 packing gains depends on how busy jobs keep a device: here as Gavel measured its models (median 0.68), while the paper
-does not tell its mix; and time-slicing gains the more, the longer the queue is that it does away with. fifo, backfill
-and gandiva put gangs wherever there is room, which costs spread gangs time; yarn-cs and weft keep them together.
+does not tell its mix; and time-slicing gains the more, the longer the queue is that it does away with. fifo and
+backfill put gangs wherever there is room, which costs spread gangs time; gandiva, yarn-cs and weft keep them together.
 """
 
 

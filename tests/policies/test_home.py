@@ -11,7 +11,10 @@ from weft.core.values import JobSpec, Node
 from weft.core.view import View
 from weft.policies.home import home_of, make_way_home
 from weft.policies.order.rotation import Rotation
+from weft.policies.place.compact import Compact
+from weft.policies.place.consolidated import Consolidated
 from weft.policies.policy import Policy
+from weft.policies.registry import POLICIES
 from weft.policies.room import Room
 
 EVERYWHERE = ("any",)
@@ -34,26 +37,41 @@ def that_ran_on(*allocation: tuple[int, int], skew: float | None = None) -> Job:
 
 
 def test_home_is_where_it_ran_last() -> None:
-    assert home_of(that_ran_on((1, 0b11)), room_of(2, 2), EVERYWHERE) == ((1, 2),)
+    assert home_of(that_ran_on((1, 0b11)), room_of(2, 2), EVERYWHERE, Compact()) == ((1, 2),)
 
 
 def test_who_never_ran_has_no_home() -> None:
-    assert home_of(that_ran_on(), room_of(2), EVERYWHERE) is None
+    assert home_of(that_ran_on(), room_of(2), EVERYWHERE, Compact()) is None
 
 
 def test_a_type_that_it_is_not_to_use_is_no_home() -> None:
-    assert home_of(that_ran_on((0, 1)), room_of(2), ("V100",)) is None
+    assert home_of(that_ran_on((0, 1)), room_of(2), ("V100",), Compact()) is None
 
 
 @pytest.mark.parametrize(("skew", "goes_home"), [(None, True), (0.0, True), (0.5, False)])
 def test_a_gang_that_ran_spread_and_suffers_from_it_does_not_go_home(skew: float | None, goes_home: bool) -> None:
     spread = that_ran_on((0, 0b1), (1, 0b1), skew=skew)
-    assert (home_of(spread, room_of(2, 2), EVERYWHERE) is not None) is goes_home
+    assert (home_of(spread, room_of(2, 2), EVERYWHERE, Compact()) is not None) is goes_home
+
+
+def test_a_gang_that_ran_spread_does_not_go_home_where_gangs_are_kept_together() -> None:
+    assert home_of(that_ran_on((0, 0b1), (1, 0b1)), room_of(2, 2), EVERYWHERE, Consolidated()) is None
+
+
+def test_gandiva_spreads_no_gang_that_fits_on_a_node() -> None:
+    stage = Stage(POLICIES["gandiva"](), 2, 2)
+    stage.submit(0.0, "a", "b", "c", min_run_s=1e6)
+    stage.tell(1.0, Finished("a", 1))
+    stage.submit(2.0, "gang", gang_size=2)
+    assert stage.scheduler.ledger.free_counts == [1, 1]
+    assert "gang" not in stage.running
+    stage.tell(3.0, Finished("c", 1))
+    assert stage.job("gang").allocation == ((1, 0b11),)
 
 
 def test_a_gang_that_is_too_large_for_one_node_goes_home_though_it_is_spread() -> None:
     large = that_ran_on((0, 0b11), (1, 0b11), skew=0.5)
-    assert home_of(large, room_of(2, 2), EVERYWHERE) == ((0, 2), (1, 2))
+    assert home_of(large, room_of(2, 2), EVERYWHERE, Compact()) == ((0, 2), (1, 2))
 
 
 def test_those_at_the_end_of_the_line_make_way_and_only_those_that_are_in_the_way() -> None:

@@ -135,7 +135,8 @@ class Draft:
         return False
 
     def _home_of(self, job: Job, kinds: Sequence[str]) -> Placement | None:
-        home = home_of(job, self.room, kinds) if self._returns_home or job.seating else None
+        wants_home = self._returns_home or job.seating
+        home = home_of(job, self.room, kinds, self._place) if wants_home else None
         return None if home is None or self._is_kept(job, home) else home
 
     def _is_kept(self, job: Job, placement: Placement) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.policies.room import P, Room
+from weft.policies.stages import Place
 
 
-def home_of(job: Job, room: Room, kinds: Sequence[str]) -> Placement | None:
-    """Where it sits or ran last, if those nodes are there, of a type that it is to use, and no more than it needs."""
+def home_of(job: Job, room: Room, kinds: Sequence[str], place: Place) -> Placement | None:
+    """Where it sits or ran last, if those nodes are there, of a type that it is to use, and no more than it needs, or
+    than it minds and would be given."""
     allocation = job.seating.allocation if job.seating else job.last_allocation
     if not allocation:
         return None
@@ -18,8 +20,11 @@ def home_of(job: Job, room: Room, kinds: Sequence[str]) -> Placement | None:
     kind = room.kind_of(placement)
     if kind not in kinds or not all(node in room.groups[kind] for node, _ in placement):
         return None
-    is_spread = len(placement) > room.groups[kind].fewest(job.gang_size)
-    return None if is_spread and job.spec.skew else placement
+    if len(placement) <= room.groups[kind].fewest(job.gang_size):
+        return placement
+    there = dict(placement)
+    free = [there.get(node, 0) for node in range(len(room.free))]
+    return None if job.spec.skew or place.choose(job.spec, room.groups[kind], free) is None else placement
 
 
 def make_way_home(home: Placement, room: Room, behind: Sequence[P]) -> list[P] | None:

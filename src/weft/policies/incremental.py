@@ -253,7 +253,7 @@ class _Walk:
 
     def _home_of(self, entry: Entry) -> Placement | None:
         wants_home = self._order.returns_home or entry.job.seating
-        home = home_of(entry.job, self._line.room, entry.kinds) if wants_home else None
+        home = home_of(entry.job, self._line.room, entry.kinds, self._place) if wants_home else None
         return None if home is None or self._is_kept(entry, home) else home
 
     def _is_kept(self, entry: Entry, placement: Placement) -> bool:

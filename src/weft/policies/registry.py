@@ -111,7 +111,8 @@ def gandiva(
 ) -> Policy:
     """Gandiva: everybody in turn for a quantum; jobs that leave devices idle are packed, measured, kept or undone."""
     order = Rotation(quantum_s, quantum_steps)
-    return Policy(order, share=Packing(margin, back_off_s), migration=Migration(migration_s))
+    share = Packing(margin, back_off_s)
+    return Policy(order, place=Consolidated(), share=share, migration=Migration(migration_s))
 
 
 def antman(busy: float = 0.8, guests: int = 1, convert_after_s: float = 600.0) -> Policy:
