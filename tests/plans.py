@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from weft.core.plan import Plan
+from weft.policies.policy import Policy
 
 
 def agreed(fast: Plan, plain: Plan, now: float) -> Plan:
@@ -14,3 +15,15 @@ def agreed(fast: Plan, plain: Plan, now: float) -> Plan:
     assert {one.job_id for one in fast.evictions} == {one.job_id for one in plain.evictions}, where
     assert math.isclose(fast.wake_at, plain.wake_at, rel_tol=0.0, abs_tol=1e-6), where
     return fast
+
+
+def from_scratch(stages: Policy) -> Policy:
+    """The same stages under the planner that keeps nothing from one decision to the next."""
+    return Policy(
+        stages.order,
+        match=stages.match,
+        place=stages.place,
+        share=stages.share,
+        migration=stages.migration,
+        from_scratch=True,
+    )

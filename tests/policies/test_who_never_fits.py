@@ -7,7 +7,7 @@ import inspect
 import pytest
 from sharing_words import Stage
 
-from plans import agreed
+from plans import agreed, from_scratch
 from weft.core.events import DevicesBlocked, Finished, NodeJoined, NodeLost
 from weft.core.job import Job
 from weft.core.plan import Plan
@@ -31,17 +31,8 @@ class Both:
     """The policy as it is, and its order from scratch, where it has keys."""
 
     def __init__(self, name: str) -> None:
-        self.policy, self.plain = build(name), None
-        if hasattr(self.policy.order, "key"):
-            stages = build(name)
-            self.plain = Policy(
-                stages.order,
-                match=stages.match,
-                place=stages.place,
-                share=stages.share,
-                migration=stages.migration,
-                from_scratch=True,
-            )
+        self.policy = build(name)
+        self.plain = from_scratch(build(name)) if hasattr(self.policy.order, "key") else None
 
     def decide(self, view: View) -> Plan:
         plan = self.policy.decide(view)

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from plans import agreed
+from plans import agreed, from_scratch
 from weft.core.commands import Command
 from weft.core.job import Job
 from weft.core.plan import Plan
@@ -222,15 +222,7 @@ class Twin:
     """Decides with indexes and from scratch, and insists that both plans are one."""
 
     def __init__(self, variant: Variant) -> None:
-        self._fast, stages = build(variant), build(variant)
-        self._plain = Policy(
-            stages.order,
-            match=stages.match,
-            place=stages.place,
-            share=stages.share,
-            migration=stages.migration,
-            from_scratch=True,
-        )
+        self._fast, self._plain = build(variant), from_scratch(build(variant))
         if self._fast.share is not None:
             self.seat, self.learns_from_measures = self._fast.seat, True
 
