@@ -171,8 +171,8 @@ def bursting() -> list[Figure]:
     """A1: some steps of the holder need four times the memory, more than its guest leaves of the device. Alone it is
     looked at last: what it has needed once is kept free for it.
 
-    Of a first burst two steps may be slower: in the one some of it goes to disk, and in the next the memory that the
-    guest gave back is touched for the first time, as alone it is in the first.
+    The first step of a first burst is slow alone as well: its memory is touched for the first time. Beside the guest
+    some of it goes to disk on top of that.
     """
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, weft_of_classes(f"cpu=1:{DEVICE_MB}M") as client:
         file = Path(folder) / "bursts"

@@ -2,8 +2,9 @@
 
 Who runs is the order's choice, and each starts on the fastest type that has room for it. So who came first has the
 fast type, though it may gain little by it. Taken as matching, with all places taken and one job in each, the least sum
-of completion times is found by exchanges: what one saves does not depend on whom it changes with. So of two types the
-pairs are those who save the most on either side, while both together save more than the two moves cost.
+of completion times between two types is found by exchanges: what one saves does not depend on whom it changes with. So
+the pairs are those who save the most on either side, while both together save more than the two moves cost. Of more
+types each two are looked at in turn, which leaves out what only three could gain by changing in a circle.
 
 How long jobs will run on nobody knows: as long again as they have run is the guess, as for every move.
 """
