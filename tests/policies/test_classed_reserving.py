@@ -141,3 +141,15 @@ def test_one_that_is_upgraded_on_reserved_devices_gives_them_back_to_who_came_be
     assert stage.why("gang") == "waits for 1 more of 2 devices; 1 are reserved for it"
     stage.finish(4.0, "s0")
     assert stage.running == {"gang"}
+
+
+def test_a_gang_that_no_present_device_could_hold_keeps_nobody_behind_it_from_reserving(from_scratch: bool) -> None:
+    stage = Reserving(4, from_scratch=from_scratch, gold=8, silver=64)
+    stage.submit(0.0, "s0", "s1", "s2", "s3", **SILVER)
+    stage.submit(1.0, "huge", gang_size=8, **GOLD)
+    stage.submit(2.0, "gang", gang_size=4, **SILVER)
+    stage.submit(3.0, "s4", **SILVER)
+    stage.finish(4.0, "s0", "s1")
+    assert stage.why("gang") == "waits for 2 more of 4 devices; 2 are reserved for it"
+    stage.finish(5.0, "s2", "s3")
+    assert stage.running == {"gang"}

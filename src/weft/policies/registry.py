@@ -129,7 +129,7 @@ def salus(in_lane: str = "fair", lanes: int = 8, members: int = 62) -> Policy:
 
 def weft(
     thresholds: tuple[float, ...] = DOUBLING,
-    pack_limit: float = 0.2,
+    pack_limit: float = 0.05,
     busy: float = 0.8,
     margin: float = 0.05,
     migration_s: float = 30.0,

@@ -61,6 +61,8 @@ class Reservations:
         """The job has found no place. `behind` are those it could evict, of a type; `ahead` are all others that run."""
         if not self._order.reserves(job) or not self._claimed.isdisjoint(kinds):
             return
+        if not room.could_hold(self._place, job.spec, kinds):
+            return  # nor may it keep those behind it from reserving
         self._claimed.update(kinds)
         promised = self._promised.get(job.id)
         placement = promised.placement if promised else self._promise(job, kinds, room, behind, ahead)

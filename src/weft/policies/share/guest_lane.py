@@ -23,7 +23,7 @@ class GuestLane:
     quiet jobs join: all on the device must ask for no more than `together` of it.
     """
 
-    together: float
+    together: float = 0.9
 
     def offer(self, view: View, spot: Spot, guest: Job) -> Offer | None:
         """A place beside those who sit there, held back like them."""

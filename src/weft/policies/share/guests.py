@@ -44,7 +44,8 @@ class Guests:
     classes: Classed
     packing: Packing | None = field(default_factory=Packing)
     filling: Filling = field(default_factory=Filling)
-    together: float = 0.9
+    together: float = 1.4
+    """Two that ask for more could hardly do more than in turns, and each try costs both of them."""
     has_lanes: bool = True
     looks: Looks = field(default_factory=Looks)
     starving: Starving = field(default_factory=Starving)
@@ -53,8 +54,8 @@ class Guests:
 
     def __post_init__(self) -> None:
         if not self.together >= 0:
-            raise InputError(f"together {self.together:g} is not 0 or more", "0.9 is nine tenths of a device")
-        self.lane = GuestLane(self.together)
+            raise InputError(f"together {self.together:g} is not 0 or more", "1.4 is as much as one device and four tenths of another")
+        self.lane = GuestLane()
 
     def turns_of(self, job: Job, now: float) -> Turns:
         return NO_LANE
@@ -186,7 +187,7 @@ class Guests:
         """Who found no device to itself beside a holder may take turns with those who did before."""
         if not self.has_lanes or not view.guests:
             return []
-        quiet = (job for job in view.jobs.values() if self._may_sit(job) and utilisation_of(job)[0] < self.together)
+        quiet = (job for job in view.jobs.values() if self._may_sit(job) and utilisation_of(job)[0] < self.lane.together)
         guests = [job for job in quiet if job.id not in taken]
         spots = {
             spot.allocation: spot
