@@ -359,7 +359,9 @@ class Broken:
         return self.fifo.decide(view)
 
 
-def test_a_policy_that_fails_stops_nobody_and_what_happens_is_written(office: Open) -> None:
+def test_a_policy_that_fails_stops_nobody_and_what_happens_is_written(
+    office: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     desk = office(2, Broken)
     desk.submit()
     assert desk.ask(request())["ids"] == ["2"]
@@ -367,6 +369,7 @@ def test_a_policy_that_fails_stops_nobody_and_what_happens_is_written(office: Op
     desk.end("1")
     assert desk.states() == {"1": "SUCCEEDED", "2": "PENDING"}
     desk.check_disk()
+    assert [record.message for record in caplog.records] == ["the policy fails; nobody is started"]  # once, not again
 
 
 def test_a_policy_can_be_changed_for_one_that_works(office: Open) -> None:

@@ -16,24 +16,27 @@ if TYPE_CHECKING:
     from weft.control.desk import Desk
 
 ASK_AGAIN_S = 10.0
-"""A policy that fails, or its share stage, has not said when it wants to look again."""
+"""A policy that fails, or its share stage, has not said when it wants to look again. What fails again in the same way
+is not logged again.
+"""
 
 log = logging.getLogger(__name__)
 
 
 def decide(desk: Desk, now: float) -> None:
     """Who holds which devices, then who sits on them as a guest. All is decided before the first order is given."""
-    desk.policy_error = ""
+    failed_before, desk.policy_error = desk.policy_error, ""
     commands: list[Command] = []
     try:
         commands += desk.scheduler.decide(now)
     except Exception as error:
         desk.policy_error = f"{type(error).__name__}: {error}"
         desk.wake_at = min(desk.wake_at, now + ASK_AGAIN_S)
-        log.warning("the policy fails; nobody is started", exc_info=error)
+        if desk.policy_error != failed_before:
+            log.warning("the policy fails; nobody is started", exc_info=error)
         commands += desk.scheduler.ledger.take_stops()  # who has lost its seat is to leave it all the same
     else:
-        commands += _shared(desk, now)
+        commands += _shared(desk, now, failed_before)
     for command in commands:
         _carry_out(desk, command, now)
     desk.out.orders.sort(key=_is_run)  # whoever leaves is told before those who come
@@ -63,13 +66,14 @@ def all_orders(desk: Desk) -> list[Order]:
     return stops + pauses + runs
 
 
-def _shared(desk: Desk, now: float) -> list[Command]:
+def _shared(desk: Desk, now: float, failed_before: str) -> list[Command]:
     try:
         return desk.scheduler.share(now)
     except Exception as error:
         desk.policy_error = f"its share stage: {type(error).__name__}: {error}"
         desk.wake_at = min(desk.wake_at, now + ASK_AGAIN_S)
-        log.warning("the policy's share stage fails; guests stay as they are", exc_info=error)
+        if desk.policy_error != failed_before:
+            log.warning("the policy's share stage fails; guests stay as they are", exc_info=error)
         return []
 
 

@@ -54,7 +54,7 @@ class Guests:
 
     def __post_init__(self) -> None:
         if not self.together >= 0:
-            raise InputError(f"together {self.together:g} is not 0 or more", "1.4 is as much as one device and four tenths of another")
+            raise InputError(f"together {self.together:g} is not 0 or more", "1.4 is as much as 1.4 devices")
         self.lane = GuestLane()
 
     def turns_of(self, job: Job, now: float) -> Turns:
@@ -187,8 +187,8 @@ class Guests:
         """Who found no device to itself beside a holder may take turns with those who did before."""
         if not self.has_lanes or not view.guests:
             return []
-        quiet = (job for job in view.jobs.values() if self._may_sit(job) and utilisation_of(job)[0] < self.lane.together)
-        guests = [job for job in quiet if job.id not in taken]
+        able = (job for job in view.jobs.values() if self._may_sit(job) and job.id not in taken)
+        guests = [job for job in able if utilisation_of(job)[0] < self.lane.together]
         spots = {
             spot.allocation: spot
             for spot in (_settled(view, leaving) if guests else [])
