@@ -123,6 +123,14 @@ def test_a_gang_has_to_fit_on_devices_of_a_type_it_may_use(weft: Weft) -> None:
     assert weft("simulate", "typed.csv", "--cluster", "4x4:V100,1x2:K80").exit_code == 0
 
 
+def test_a_quota_is_of_a_tenant_that_has_jobs(weft: Weft) -> None:
+    Path("two.csv").write_text("arrival,duration,gang,tenant\n0,10,1,vision\n0,10,1,text\n")
+    error, hint = refusal(weft, "two.csv", "--cluster", "1x2", "--quota", "vison=1")
+    assert error == "vison has a quota, and no job in this trace"
+    assert hint == "did you mean vision? tenants: text, vision"
+    assert weft("simulate", "two.csv", "--cluster", "1x2", "--quota", "vision=1").exit_code == 0
+
+
 def test_where_only_counts_matter_types_do_not(weft: Weft) -> None:
     Path("typed.csv").write_text(TYPED)
     assert weft("simulate", "typed.csv", "--cluster", "1x1:TPU,1x1", "--world", "ideal").exit_code == 0

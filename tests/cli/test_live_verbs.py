@@ -182,6 +182,8 @@ def test_a_job_that_prints_nothing_has_an_empty_log(live: Live) -> None:
         (["cancel"], "ID", "weft cancel --help"),
         (["up", "--policy", "fifi"], 'unknown policy "fifi"', "fifo"),
         (["qeue"], 'there is no verb "qeue"', "did you mean weft queue?"),
+        (["ps"], 'there is no verb "ps"', "did you mean weft queue?"),
+        (["submit", "--name", "", "--", "true"], "name: ", "weft --help"),
     ],
 )
 def test_a_wrong_word_is_refused_with_a_hint(live: Live, words: list[str], error: str, hint: str) -> None:

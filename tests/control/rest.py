@@ -23,6 +23,7 @@ from weft.control.orders import Order
 from weft.control.store import Store
 from weft.control.writer import Writer
 from weft.home import Home
+from weft.settings import Settings
 from weft.sim.named import policies_asked
 
 
@@ -50,7 +51,7 @@ class Served:
         self.writer = Writer(
             store, Clock(), lambda: load_desk(store, named.build(), {}), lambda orders: link.send(orders), 30.0, 5_000
         )
-        self.house = House(home, store, self.writer, link, named)
+        self.house = House(home, store, self.writer, link, named, Settings())
         config = uvicorn.Config(make_app(self.house), port=0, log_config=None, access_log=False, lifespan="off")
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -193,6 +193,20 @@ def test_the_policy_can_be_changed_and_seen(weft: Served) -> None:
     assert weft.ask("GET", "/v1/health")[1]["policy"] == "tiresias-l:thresholds=10"
 
 
+def test_that_the_settings_have_changed_or_are_wrong_is_a_warning(weft: Served, tmp_path: Path) -> None:
+    def warnings() -> str:
+        return " ".join(weft.ask("GET", "/v1/health")[1]["warnings"])
+
+    assert "weft.toml" not in warnings()
+    file = weft.house.home.settings
+    file.write_text('policy = "las"\n')
+    assert "weft.toml has changed since weft started: weft down, then weft up takes it up" in warnings()
+    file.write_text('plicy = "las"\n')
+    assert "unknown key plicy; weft would not start again with it" in warnings()
+    file.unlink()
+    assert "weft.toml" not in warnings()
+
+
 def test_a_policy_of_ones_own_that_fails_is_shown_as_a_warning(weft: Served, tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(

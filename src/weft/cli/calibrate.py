@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     "[default: cpu, a device a core]",
 )
 @click.option("-o", "output", metavar="FILE", type=click.Path(), help="The world file.  [default: standard output]")
-@click.option("--quick", is_flag=True, help="Fewer models and shorter measurements: less than a minute.")
+@click.option(
+    "--quick", is_flag=True, help="Fewer models and shorter measurements, and no migration: less than a minute."
+)
 def calibrate(devices: str, output: str | None, quick: bool) -> None:
     """Measure this machine with real jobs of PyTorch, and write what was measured as a world file.
 

@@ -157,7 +157,7 @@ def _settings(home: Home) -> Finding:
     except InputError as error:
         return Finding("settings", False, error.message, error.hint)
     where = home.settings if home.settings.exists() else "no weft.toml; all is as by default"
-    return Finding("settings", True, f"{where}, policy {settings.policy}")
+    return Finding("settings", True, f"{where}; by that the policy is {settings.policy}")
 
 
 def _daemon(home: Home) -> Iterator[Finding]:

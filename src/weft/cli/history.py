@@ -19,7 +19,8 @@ HEADS = ("ID", "NAME", "TENANT", "ST", "EXIT", "SUBMITTED", "WAITED", "TIME", "S
 def history(job_id: str | None, limit: int, is_json: bool) -> None:
     """List the jobs that have ended, the latest first; with an ID, all that happened to that job, in order.
 
-    TIME is how long it ran, WAITED how long it waited in all, PREEMPTED how often it had to make room.
+    TIME is how long it ran: as a guest, by the part of its devices that it had. WAITED is how long it waited in all,
+    but for the time it was held. PREEMPTED is how often it had to make room.
     """
     from weft.client import Client
 

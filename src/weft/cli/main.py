@@ -82,10 +82,18 @@ class Verbs(click.Group):
         sys.exit(code)
 
 
+FAMILIAR = {
+    "ps": "queue", "ls": "queue", "list": "queue", "jobs": "queue", "squeue": "queue", "top": "queue",
+    "sbatch": "submit", "start": "up", "stop": "down", "kill": "cancel", "scancel": "cancel", "rm": "cancel",
+    "sinfo": "nodes", "info": "status", "sacct": "history",
+}  # fmt: skip
+"""What people type who come from elsewhere."""
+
+
 def _meant(word: str) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(word, VERBS, n=1)
+    close = [FAMILIAR[word]] if word in FAMILIAR else get_close_matches(word, VERBS, n=1)
     return f"did you mean weft {close[0]}?" if close else "weft --help"
 
 

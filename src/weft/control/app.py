@@ -228,7 +228,10 @@ async def _say_malformed(request: Request, error: Exception) -> Response:
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     what = str(first["msg"]).removeprefix("Value error, ")
     message, _, hint = what.partition("\nhint: ")
-    return Plain({"error": f"{where}: {message}" if where else message, "hint": hint or "/v1/docs has the forms"}, 422)
+    return Plain(
+        {"error": f"{where}: {message}" if where else message, "hint": hint or "weft --help; for programs: /v1/docs"},
+        422,
+    )
 
 
 async def _say_http(request: Request, error: Exception) -> Response:

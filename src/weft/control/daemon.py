@@ -38,8 +38,10 @@ LOOK_EVERY_S = 2.0
 log = logging.getLogger(__name__)
 
 
-async def serve(home: Home, settings: Settings, named: NamedPolicy, store: Store, has_node: bool) -> None:
-    """Until somebody asks to leave. Jobs that run are left as they are."""
+async def serve(
+    home: Home, settings: Settings, filed: Settings, named: NamedPolicy, store: Store, has_node: bool
+) -> None:
+    """Until somebody asks to leave. Jobs that run are left as they are. `filed` is what weft.toml alone says."""
     clock = Clock(store.last_mark())
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
     link = Link(store.environment, graces, strict_memory=settings.strict_memory)
@@ -50,7 +52,7 @@ async def serve(home: Home, settings: Settings, named: NamedPolicy, store: Store
     house: House | None = None
     writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
     link.join(writer)
-    house = House(home, store, writer, link, named, settings.stop_grace_s + PATIENCE_S)
+    house = House(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
     supervision = Supervision(home, link, settings.devices, settings.silent_s) if has_node else None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -172,12 +174,12 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         with taken_lock(home.daemon_lock):
             store = Store(home.database)
             try:
-                settings = load_settings(home.settings, environ, flags)
+                settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
                 if settings.devices:
                     discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
-                named = chosen_policy(store, settings, load_settings(home.settings, {}, {}))
+                named = chosen_policy(store, settings, filed)
                 os.chdir("/")  # the folder it was started in is nobody's business, and may go
-                asyncio.run(serve(home, settings, named, store, has_node))
+                asyncio.run(serve(home, settings, filed, named, store, has_node))
             finally:
                 store.close()
     except WeftError as error:

@@ -24,6 +24,7 @@ from weft.control.writer import Writer
 from weft.core.errors import InputError
 from weft.core.view import Decider
 from weft.home import Home
+from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
 
 PATIENCE_S = 60.0
@@ -39,6 +40,7 @@ class House:
         writer: Writer,
         link: Link,
         policy: NamedPolicy,
+        filed: Settings,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.home = home
@@ -49,6 +51,8 @@ class House:
         self.leaving = asyncio.Event()
         self._writer = writer
         self._policy = policy
+        self._filed = filed
+        """What weft.toml said when weft started."""
         self._patience_s = patience_s
         self._farewell: asyncio.Task[None] | None = None
         self._started_at = self.clock.peek()
@@ -173,4 +177,11 @@ class House:
             found.append(self._writer.trouble)
         if self.desk.policy_error:
             found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
-        return found
+        return found + self._settings_warnings()
+
+    def _settings_warnings(self) -> list[str]:
+        try:
+            is_as_read = load_settings(self.home.settings, {}, {}) == self._filed
+        except InputError as error:
+            return [f"{error.message}; weft would not start again with it"]
+        return [] if is_as_read else ["weft.toml has changed since weft started: weft down, then weft up takes it up"]

@@ -112,5 +112,8 @@ class Reason:
 
 
 def span(seconds: float) -> str:
-    """A length of time, for a reason: in minutes if it comes to whole ones."""
+    """A length of time, for a reason: in the largest unit of which it comes to two whole ones, or in whole minutes."""
+    for unit, length_s in (("days", 86_400), ("h", 3_600)):
+        if seconds >= 2 * length_s and seconds % length_s == 0:
+            return f"{seconds / length_s:g} {unit}"
     return f"{seconds / 60:g} min" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:.0f} s"

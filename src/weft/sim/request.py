@@ -9,8 +9,11 @@ from weft.core.errors import InputError
 from weft.core.values import Cluster, JobSpec
 from weft.sim.named import NamedPolicy
 from weft.sim.trace import Trace
-from weft.sim.words import counted
+from weft.sim.words import closest, counted
 from weft.sim.world import World
+
+SHOWN = 8
+"""Tenants that a hint names at most."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,12 @@ class Request:
         for tenant, devices in self.quotas.items():
             if devices < 0:
                 raise InputError(f"{tenant} has a quota of {devices} devices", "a quota is 0 or more")
+            if tenant not in self.trace.tenants:
+                there = sorted(self.trace.tenants)
+                few = ", ".join(there[:SHOWN]) + (", …" if len(there) > SHOWN else "")
+                raise InputError(
+                    f"{tenant} has a quota, and no job in this trace", f"{closest(tenant, there)}tenants: {few}"
+                )
         self.world.check_types(self.cluster, self.trace.device_types)
         if self.trace.largest_gang <= self._gang_for_all():
             return
@@ -73,5 +82,5 @@ class Request:
         of_one_type = " of a type it may use" if len(shaped.device_types) > 1 else ""
         return InputError(
             f"{job} is a gang of {spec.gang_size}, and the cluster has only {counted(largest, 'device')}{of_one_type}",
-            f"the largest gang of this trace is {self.trace.largest_gang}: give a cluster with so many devices",
+            f"the largest gang of this trace is {self.trace.largest_gang}: e.g. --cluster 1x{self.trace.largest_gang}",
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.reasons import Reason
+from weft.core.reasons import Reason, span
 from weft.core.sharing import Note
 from weft.core.values import EPSILON_S
 from weft.core.view import View
@@ -32,7 +32,7 @@ class Bounded(KeyedOrder):
 
     def __post_init__(self) -> None:
         checked_limit_s(self.limit_s)
-        self.rule = f"{self.inner.rule}; but who has waited {self.limit_s:g} s goes before all others"
+        self.rule = f"{self.inner.rule}; but who has waited {span(self.limit_s)} goes before all others"
         self.preempts = self.inner.preempts
         self.drifts = self.inner.drifts
         self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first
