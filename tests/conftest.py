@@ -11,8 +11,10 @@ import underweft
 
 
 def pytest_configure() -> None:
-    """Whoever is started in the background of a script ignores Ctrl-C, and so would all that the tests start."""
+    """Whoever is started in the background, or by nohup, ignores some signals, and so would all that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -66,6 +66,6 @@ def test_three_scripts_in_one_lane_do_what_they_do_alone(trio: tuple[str, ...]) 
 
 
 def test_without_copying_survivors_out_values_would_be_wrong() -> None:
-    """That is, the test above can tell."""
+    """That is, the test above can tell: with one trio at least, for one alone may by chance not meet in a step."""
     broken = build("libbroken.so", *LIBRARY, flags=("-fPIC", "-shared", "-DWEFT_NO_COPY_OUT"))
-    assert any(out != alone for out, alone, _ in together(TRIOS[0], broken))
+    assert any(out != alone for trio in TRIOS[:3] for out, alone, _ in together(trio, broken))
