@@ -18,7 +18,7 @@ MODELS, WIDTH = 42, 256
 EVERY_S = 0.25
 SPARE = 4
 """So many T besides ΣP: all memory of who has not been measured yet counts as lasting, so they come in waves."""
-WINDOW_S = 8.0
+WINDOW_S = 6.0
 JOB = str(Path(__file__).with_name("inference_job.py"))
 POLICY = "salus:lanes=1"
 

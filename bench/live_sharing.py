@@ -149,7 +149,7 @@ def _measured_alone_hz(client: weft.Client, job_id: str) -> float:
 # ---- L1, L3
 
 
-def lanes(count: int = 6, each: int = 60) -> list[Figure]:
+def lanes(count: int = 6, each: int = 150) -> list[Figure]:
     """Many small jobs of known memory on one device: in lanes, against one at a time just before and just after."""
     before, in_lanes, after = (_makespan(policy, count, each) for policy in ("fifo", "salus", "fifo"))
     makespan, mean = (statistics.mean((before[at], after[at])) / in_lanes[at] for at in (0, 1))
