@@ -1,6 +1,6 @@
 """`make bench-live`: sharing devices with real PyTorch jobs under the daemon, in less than ten minutes.
 
-Ratios within one run, ABAB. `python bench/live_sharing.py G1 A3` is for these alone.
+Ratios within one run, ABAB. `python bench/live_sharing.py G1 A3` is for these alone; `duty` runs only when named.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from figures import Figure, show
 from inference import inference
 from live import weft_here
 from opportunistic import PARTS as OPPORTUNISTIC
+from opportunistic import by_duty_alone
 from pair import task_of, wait_until
 from weft.node import usage
 from weft.node.task import Task
@@ -149,7 +150,7 @@ def _measured_alone_hz(client: weft.Client, job_id: str) -> float:
 # ---- L1, L3
 
 
-def lanes(count: int = 6, each: int = 150) -> list[Figure]:
+def lanes(count: int = 6, each: int = 120) -> list[Figure]:
     """Many small jobs of known memory on one device: in lanes, against one at a time just before and just after."""
     before, in_lanes, after = (_makespan(policy, count, each) for policy in ("fifo", "salus", "fifo"))
     makespan, mean = (statistics.mean((before[at], after[at])) / in_lanes[at] for at in (0, 1))
@@ -179,6 +180,7 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     "L1": lanes,
     "L4": inference,
 }
+BY_NAME = {"duty": by_duty_alone}
 
 
 def main() -> int:
@@ -186,7 +188,8 @@ def main() -> int:
         print("No native library (weft doctor says why): nothing was measured.")
         return 0
     wanted, begun_s = set(sys.argv[1:]), time.monotonic()
-    met = [_told(name, part) for name, part in PARTS.items() if not wanted or name.split()[0] in wanted]
+    named = {name: part for name, part in {**PARTS, **BY_NAME}.items() if name.split()[0] in wanted}
+    met = [_told(name, part) for name, part in (named if wanted else PARTS).items()]
     took_s = time.monotonic() - begun_s
     print(f"\n{took_s:.0f} s in all. " + ("All goals met." if all(met) else "Some goals were missed: see above."))
     return 0

@@ -229,6 +229,5 @@ def _in_ms(bursts: Sequence[Sequence[BurstStep]]) -> str:
 PARTS = {
     "A3": computing,
     "A3 without the idle class": without_idle_class,
-    "A3 without it and without weights": by_duty_alone,
     "A1": bursting,
 }
