@@ -4,8 +4,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Half of what tests do is to wait for real processes.
-WORKERS = $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench bench-live results clean
@@ -23,7 +21,7 @@ demo: $(READY)  ## Run real PyTorch jobs here, under fifo and tiresias-l, and wr
 	$(BIN)/python demo/run.py
 
 test: $(READY)  ## Run the tests
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal
 
 check: $(READY)  ## Lint, types and layers
 	$(BIN)/ruff check .
