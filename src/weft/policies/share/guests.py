@@ -54,7 +54,7 @@ class Guests:
 
     def __post_init__(self) -> None:
         if not self.together >= 0:
-            raise InputError(f"together {self.together:g} is not 0 or more", "1.4 is as much as 1.4 devices")
+            raise InputError(f"together {self.together:g} is not 0 or more", "the default is 1.4")
         self.lane = GuestLane()
 
     def turns_of(self, job: Job, now: float) -> Turns:
