@@ -12,13 +12,14 @@ from pathlib import Path
 
 import weft
 from live import weft_here
+from weft.node import usage
 from weft.node.task import Task, attach
 from weft.runtime import layout
 
 JOB = str(Path(__file__).with_name("opportunistic_job.py"))
 TENANT = "gold"
 CORE = str(max(os.sched_getaffinity(0)))
-WARM_UP_S = 1.0
+WARM_UP_S = 0.3
 WITHOUT = {
     "nothing": [],
     "idle class": ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"],
@@ -50,10 +51,11 @@ def task_of(client: weft.Client, job_id: str) -> Task:
 
 @dataclass(frozen=True)
 class Block:
-    """Steps a second of both over a while, warm-up left out."""
+    """Over a while, warm-up left out: steps a second of both, and which part of the time the guest computed."""
 
     rate_hz: float
     guest_hz: float
+    guest_computed: float
 
 
 class Pair:
@@ -61,14 +63,24 @@ class Pair:
     waits until it may be its guest. `weft hold` makes it stand aside, `weft release` brings it back."""
 
     def __init__(self, client: weft.Client, holder: list[str], guest: list[str], guest_bytes: int) -> None:
-        self._client = client
+        self._client, self._holder_words = client, holder
         self.guest_id = client.submit([sys.executable, JOB, *guest], job_class="opportunistic", gpu_mem=guest_bytes)
         self.guest = self._task(self.guest_id)
         self.guest_step_s = 1 / self._rates_hz([self.guest], 2.0)[0]
-        self.holder_id = client.submit([sys.executable, JOB, *holder], tenant=TENANT, job_class="guaranteed")
-        client.hold(self.guest_id)
+        self._hold()
+
+    def _hold(self) -> None:
+        words = [sys.executable, JOB, *self._holder_words]
+        self.holder_id = self._client.submit(words, tenant=TENANT, job_class="guaranteed")
+        self._client.hold(self.guest_id)
         self.holder = self._task(self.holder_id)
         wait_until(self._is_measured, "the guaranteed job is measured alone")
+
+    def hold_anew(self) -> None:
+        """Another guaranteed job, of which nothing is known yet. The guest stands aside."""
+        self._client.cancel(self.holder_id)
+        self._client.wait(self.holder_id)
+        self._hold()
 
     def _task(self, job_id: str) -> Task:
         wait_until(lambda: bool(self._client.status(job_id)["steps"]), f"job {job_id} makes steps")
@@ -78,27 +90,37 @@ class Pair:
         said = [event["text"] for event in self._client.events(self.holder_id) if event["what"] == "Measured"]
         return any(text.endswith("alone") for text in said)
 
-    def alone(self, seconds: float) -> Block:
-        """The guest stands aside, where it was: in memory, at a step boundary."""
+    def part(self) -> None:
+        """The guest gives up its seat, and stands aside where it was: in memory, at a step boundary."""
         self._client.hold(self.guest_id)
         wait_until(lambda: all(rank.is_paused for rank in self.guest.ranks), "the guest stands still")
-        return self._block(seconds)
 
-    def beside(self, policy: str, seconds: float, converge_s: float, then: Callable[[], object] = int) -> Block:
-        """A policy that is chosen anew looks for seats at once. What it does before it lets the guest compute, and
-        some time to converge, are left out; `then` is done when the guest has its seat."""
+    def seat(self, policy: str) -> None:
+        """A policy that is chosen anew looks for seats at once. Returns when the guest computes."""
+        self.part()
         self._client.policy(policy)
         step = self.guest.step
         self._client.release(self.guest_id)
         wait_until(lambda: self.guest.step > step, "the guest computes")
         assert self._client.status(self.guest_id)["guest"], "it computes, but not as a guest"
-        then()
-        time.sleep(converge_s)
-        return self._block(seconds)
 
-    def _block(self, seconds: float) -> Block:
+    def alone(self, seconds: float) -> Block:
+        """The guest keeps its seat, and is gated for so long; it is the node's again when it is let go on."""
+        self.guest.pause()
+        return self.block(seconds)
+
+    def beside(self, seconds: float) -> Block:
+        self.guest.resume()
+        return self.block(seconds)
+
+    def block(self, seconds: float) -> Block:
         time.sleep(WARM_UP_S)
-        return Block(*self._rates_hz([self.holder, self.guest], seconds))
+        before_s, begun_s = self._guest_computed_s(), time.monotonic()
+        rates_hz = self._rates_hz([self.holder, self.guest], seconds)
+        return Block(*rates_hz, (self._guest_computed_s() - before_s) / (time.monotonic() - begun_s))
+
+    def _guest_computed_s(self) -> float:
+        return usage.cpu_times_s({0: self.guest.roots})[0]
 
     def _rates_hz(self, tasks: list[Task], seconds: float) -> list[float]:
         """From step to step, which is exact; of who makes few of them, by the time that passes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import statistics
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -10,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.node.controller import FIRST_DUTY, PERIOD_S, REFRESH_S, State, adjust
+from weft.node.controller import FIRST_DUTY, REFRESH_S, State, adjust
 from weft.node.controls import Guest, Sample, Setting
+from weft.node.evidence import PERIOD_S
 from weft.node.limits import GRAIN_BYTES, Need, Peak, divided
 
 MB = 1 << 20
@@ -104,6 +107,7 @@ def test_a_harm_that_begins_suddenly_is_answered_within_one_period() -> None:
     device.run(40)
     before = device.state.duties
     device.harm = lambda duty: 0.5 * duty
+    assert device.run(1.4)[-1].guests["2"].duty == 0, "it stands still while it is looked at"
     device.run(1.4)
     assert dict(device.state.duties)["2"] <= dict(before)["2"] // 2
 
@@ -115,6 +119,46 @@ def test_a_machine_that_slows_down_is_not_the_guests_fault() -> None:
     device.drift = 1.2
     device.run(8)
     assert dict(device.state.duties)["2"] >= before
+
+
+def on_a_drifting_machine(harm: float, tau_s: float) -> tuple[float, float]:
+    """Some minutes on three machines whose speed never stays for longer than `tau_s`, as among other virtual ones: for
+    which part of the time a guest computes, and by how much the holder is slower."""
+    computes, lost = [], []
+    for seed in range(3):
+        device, away, kept, seen = Device(lambda duty: harm * duty, noise=0.1), 0.0, math.exp(-TICK_S / tau_s), 0
+        device.is_idle, device.chance = True, random.Random(seed)
+        ticks = 3000
+        for _ in range(ticks):
+            away = kept * away + math.sqrt(1 - kept**2) * device.chance.gauss(0, 0.04)
+            device.drift = math.exp(away)
+            seen += device.tick().guests["2"].duty == 100
+        computes.append(seen / ticks)
+        lost.append(device.lost_s / device.alone_s)
+    return statistics.mean(computes), statistics.mean(lost)
+
+
+@pytest.mark.parametrize("tau_s", [2.0, 20.0])
+@pytest.mark.parametrize("harm", [0.0, -0.05])
+def test_who_does_no_harm_computes_most_of_the_time_whatever_the_machine_does(harm: float, tau_s: float) -> None:
+    computes, _ = on_a_drifting_machine(harm, tau_s)
+    assert computes >= 0.8
+
+
+@pytest.mark.parametrize("tau_s", [2.0, 20.0])
+@pytest.mark.parametrize("harm", [0.06, 0.1, 0.3])
+def test_who_does_harm_is_found_out_on_a_machine_that_drifts_by_as_much(harm: float, tau_s: float) -> None:
+    _, lost = on_a_drifting_machine(harm, tau_s)
+    assert lost <= 0.03
+
+
+def test_a_holder_that_is_quicker_beside_its_guests_is_learnt_anew_less_and_less_often() -> None:
+    device = Device(lambda duty: -0.1 * duty)
+    device.is_idle = True
+    reasons = [[setting.reason for setting in device.run(60)] for _ in range(6)]
+    begun = [sum(sooner != "learning" == later for sooner, later in pairwise(each)) for each in reasons]
+    assert begun[0] >= 3
+    assert sum(begun[3:]) <= 1
 
 
 def test_where_the_kernel_counts_waiting_a_little_of_it_is_enough_to_know() -> None:

@@ -17,14 +17,14 @@ from dataclasses import replace
 
 from weft.core.value import value
 from weft.node.controls import LEARNING, RESTING, SHARING, GuestSetting, Sample, Setting
-from weft.node.evidence import HI, evidence
+from weft.node.evidence import HI, OF_THE_NEW, PERIOD_S, Evidence, Noise, evidence, pooled
 from weft.node.gauge import Window, typical
 from weft.node.limits import Division, Need, Peak, divided_on_each, whole_grains
 
 FIRST_DUTY, RAISE_BY = 5, 5
 MEMORY_RAISE = 0.05
 """Of the device, to each guest, in each control period."""
-PERIOD_S, PERIOD_STEPS = 1.0, 10
+PERIOD_STEPS = 10
 LEARN_STEPS, REFRESH_STEPS, LEARN_S = 20, 10, 1.0
 REFRESH_S, SOONEST_S, FRESH_S = 600.0, 30.0, 5.0
 GATE_PATIENCE_S = 30.0
@@ -34,17 +34,9 @@ need not stand still to learn from steps that do not come. That a holder's steps
 first of them is seen: it has cost it no more than guests at their first duty in the rest of that one."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 300.0
 WARM_UP_STEPS = 3
-OF_THE_NEW = 0.3
+LONGEST_TRIAL = 8
 NOTHING = Window()
 LEAP, RESHAPED = 10.0, 1.25
-
-
-@value
-class Charge:
-    """A cut, until it is known whether it was deserved: what was seen, and the duties before it."""
-
-    seen: Window
-    duties: tuple[tuple[str, int], ...]
 
 
 @value
@@ -61,13 +53,16 @@ class State:
     alone: Window = NOTHING
     beside: Window = NOTHING
     recent: Window = NOTHING
-    last_s: float | None = None
-    noise: float = 0.0
-    """By how much the typical step of one period differs from that of the next, for whatever reason."""
+    noise: Noise = Noise()
     period_from_s: float = 0.0
     to_skip: int = 0
     was_quiet: bool = True
-    charge: Charge | None = None
+    questioned: Window | None = None
+    """What was seen beside guests and does not go with the time alone, while that is learnt anew."""
+    trial: tuple[Evidence, ...] | None = None
+    """The periods beside them since then, if that has not explained it."""
+    fresh_s: float = FRESH_S
+    """For so long what was learnt is not doubted because the holder is quicker than that."""
     resting_until_s: float = 0.0
     harm: float = 0.0
     """How much slower the holder was beside its guests when they were last cut."""
@@ -87,7 +82,7 @@ def adjust(state: State, sample: Sample, now_s: float, capacity_bytes: int = 0) 
     state = replace(state, peak=state.peak.noted(sample.needed_bytes, now_s))
     state = _learnt(state, sample, now_s)
     if state.learning_since_s is None and _must_learn(state, sample, now_s):
-        state = replace(state, learning_since_s=now_s, alone=NOTHING)
+        state = _learning(state, now_s)
     if _is_period_over(state, now_s) and state.learning_since_s is None:
         state = _judged(state, now_s)
     state, division = _divided(state, sample, now_s, capacity_bytes)
@@ -108,7 +103,7 @@ def _with_guests(state: State, sample: Sample, now_s: float) -> State:
     unpaced = frozenset(guest.job_id for guest in sample.guests if guest.is_idle)
     present = {guest.job_id for guest in sample.guests}
     if duties.keys() != present or unpaced != state.unpaced:
-        state = _changed(replace(state, charge=None, unpaced=unpaced), now_s)
+        state = _changed(replace(state, questioned=None, trial=None, unpaced=unpaced), now_s)
     for guest in sample.guests:
         duty = duties[guest.job_id] = 100 if guest.is_idle else duties.get(guest.job_id, FIRST_DUTY)
         gain = gains.setdefault(guest.job_id, 1.0)
@@ -168,9 +163,9 @@ def _learnt(state: State, sample: Sample, now_s: float) -> State:
         if since_s is None or state.baseline is None or now_s - since_s < GATE_PATIENCE_S or state.was_quiet:
             return state
         # A guest whose steps are that long is not waited for: what was learnt before stands for another while.
-        return replace(state, learning_since_s=None, learnt_s=now_s)
+        return _answered(replace(state, learning_since_s=None, learnt_s=now_s))
     state = replace(state, baseline=state.alone, shape_bytes=sample.needed_bytes, learnt_s=now_s)
-    return _acquitted(replace(state, learning_since_s=None))
+    return _answered(replace(state, learning_since_s=None))
 
 
 def _is_stalled(state: State, now_s: float) -> bool:
@@ -180,14 +175,16 @@ def _is_stalled(state: State, now_s: float) -> bool:
     return state.stepped_s is not None and now_s - state.stepped_s > patience_s
 
 
-def _acquitted(state: State) -> State:
-    charge, baseline = state.charge, state.baseline
-    if charge is None or baseline is None:
+def _answered(state: State) -> State:
+    """That a holder is quicker beside its guests than alone, as on cores that fall asleep, is not asked again for twice
+    as long."""
+    baseline, questioned = state.baseline, state.questioned
+    if baseline is None or questioned is None:
         return state
-    found = evidence(baseline, charge.seen, state.noise)
-    if found.is_slow:
-        return replace(state, charge=None, harm=found.harm)
-    return replace(state, charge=None, duties=charge.duties, resting_until_s=0.0)
+    found, state = evidence(baseline, questioned, state.noise), replace(state, questioned=None)
+    if found.is_likely_slow:
+        return replace(state, trial=())
+    return replace(state, fresh_s=min(2 * state.fresh_s, REFRESH_S) if found.is_quick else FRESH_S)
 
 
 # ---- the guests' duty -----------------------------------------------------------------------------------------------
@@ -199,23 +196,32 @@ def _is_period_over(state: State, now_s: float) -> bool:
 
 def _judged(state: State, now_s: float) -> State:
     """At the end of a control period. All since the last change is the better measure, the period the quicker one."""
-    baseline, state = state.baseline, _with_noise(state)
+    baseline, period, beside = state.baseline, state.recent, state.beside
     assert baseline is not None
-    recent = evidence(baseline, state.recent, state.noise)
-    overall = evidence(baseline, state.beside, state.noise)
+    recent, overall = evidence(baseline, period, state.noise), evidence(baseline, beside, state.noise)
+    state = replace(state, noise=state.noise.and_then(period), recent=NOTHING, period_from_s=now_s)
+    if state.trial is not None:
+        return _tried(state, (*state.trial, recent), now_s)
     if recent.is_slow or overall.is_slow:
-        harm = max(each.harm for each in (recent, overall) if each.is_slow)
-        return _cut(replace(state, harm=harm), now_s)
-    state = replace(state, recent=NOTHING, period_from_s=now_s)
-    if overall.slower < -HI - overall.error and now_s - state.learnt_s >= FRESH_S:
-        return replace(state, learning_since_s=now_s, alone=NOTHING)
-    return _raised(state, now_s) if overall.is_fine and recent.slower < HI else state
+        return replace(_learning(state, now_s), questioned=period if recent.is_slow else beside)
+    if overall.is_quick and now_s - state.learnt_s >= state.fresh_s:
+        return replace(_learning(state, now_s), questioned=beside)
+    return _raised(state, now_s) if overall.is_fine and recent.steps.slower < HI else state
 
 
-def _with_noise(state: State) -> State:
-    now_s = typical(state.recent.steps).typical_s
-    differs = abs(now_s / state.last_s - 1) / 2**0.5 if state.last_s else 0.0
-    return replace(state, last_s=now_s, noise=state.noise + OF_THE_NEW * (differs - state.noise))
+def _tried(state: State, trial: tuple[Evidence, ...], now_s: float) -> State:
+    """While it tells neither, the holder is looked at alone once more, and so on; in doubt for the guests."""
+    found = pooled(trial)
+    if found.is_likely_slow:
+        return _cut(replace(state, trial=None, harm=found.harm), now_s)
+    if found.is_hardly_slow or len(trial) == LONGEST_TRIAL:
+        return replace(state, trial=None)
+    return replace(_learning(state, now_s), trial=trial)
+
+
+def _learning(state: State, now_s: float) -> State:
+    """Guests stand still from now on."""
+    return replace(state, learning_since_s=now_s, alone=NOTHING)
 
 
 def _raised(state: State, now_s: float) -> State:
@@ -231,16 +237,13 @@ def _raised(state: State, now_s: float) -> State:
 
 
 def _cut(state: State, now_s: float) -> State:
-    """Everybody's duty, at once; when nobody's can be, they stand still for a while, longer each time."""
-    charge, before = Charge(state.recent, state.duties), state.duties
+    """Everybody's duty; when nobody's can be, they stand still for a while, longer each time."""
+    before = state.duties
     duties = tuple((job_id, duty if job_id in state.unpaced else max(1, duty // 2)) for job_id, duty in before)
     if duties == before:
         until_s, wait_s = now_s + state.wait_s, min(2 * state.wait_s, LONGEST_WAIT_S)
         state = replace(state, resting_until_s=until_s, wait_s=wait_s)
-    state = _changed(replace(state, duties=duties), now_s)
-    if now_s - state.learnt_s < FRESH_S:
-        return state
-    return replace(state, charge=charge, learning_since_s=now_s, alone=NOTHING)
+    return _changed(replace(state, duties=duties), now_s)
 
 
 # ---- what to set ----------------------------------------------------------------------------------------------------
@@ -263,7 +266,7 @@ def _setting(state: State, division: Division | None, now_s: float) -> Setting:
 
 def _slowdown(state: State) -> float | None:
     is_seen = len(state.beside.steps) >= PERIOD_STEPS
-    return evidence(state.baseline, state.beside, state.noise).slower if state.baseline and is_seen else None
+    return evidence(state.baseline, state.beside, state.noise).steps.slower if state.baseline and is_seen else None
 
 
 def _needs(sample: Sample) -> list[list[Need]]:
