@@ -9,7 +9,7 @@ What a move gained is measured and told.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weft.core.errors import InputError
@@ -17,22 +17,23 @@ from weft.core.job import Job
 from weft.core.ledger import LEFT, QUEUED, Change
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Note, devices_of
+from weft.core.sharing import Note
 from weft.core.values import EPSILON_S
 from weft.core.view import View
+from weft.policies.clearing import Clearing, fragments, largest_first, makes_room_for, may_move
 from weft.policies.draft import is_protected, placement_of, protection_end
 from weft.policies.exchanging import Exchange
 from weft.policies.group import NodeGroup
 from weft.policies.move_cost import MoveCost
 from weft.policies.move_gains import MoveGains
 from weft.policies.parting import company_of, leaves_seat
-from weft.policies.place.consolidated import best_fit, whole_nodes_and_best_fit
+from weft.policies.place.consolidated import whole_nodes_and_best_fit
 from weft.policies.room import Room
 from weft.policies.stages import Match, Order, Place
 from weft.policies.types import type_of
 
 MOST_MOVED = 2
-"""So many jobs at most are moved to make room for one gang."""
+"""So many jobs at most are moved to make room for one gang that waits."""
 SOON_S = 1.0
 """So soon after a decision that grants devices comes the look for which it had no time, and so soon after a look that
 moves jobs the decision on the devices that they leave."""
@@ -92,6 +93,17 @@ class Migration:
         reasons = {grant.job_id: _parted(view, view.jobs[grant.job_id]) for grant in parted}
         grants = [replace(one, reason=reasons.get(one.job_id, one.reason)) for one in plan.grants]
         return replace(plan, grants=grants)
+
+    def spared(self, view: View, plan: Plan, place_for: Callable[[Job], Place]) -> Plan:
+        """The plan, with moves for a gang that lacks no more than a block, instead of preemptions."""
+
+        def pays(job: Job, gain: float) -> bool:
+            return self._pays_at_s(view, job, gain) <= view.now
+
+        spared = Clearing(view, place_for, pays).spared(plan)
+        if spared is plan:
+            return plan
+        return replace(spared, wake_at=min(plan.wake_at, view.now + SOON_S))  # it was reckoned with whom it preempted
 
     def added(self, view: View, plan: Plan, order: Order, match: Match, place: Place) -> Plan:
         """The plan with what is worth moving; if nothing is, the same plan, which may wake us."""
@@ -194,7 +206,7 @@ class Migration:
             yield from list(self._out_of_the_way(view, room, order, match, place)) or self._exchanged(view)
 
     def _better(self, view: View, room: Room, job: Job, match: Match, place: Place) -> Iterator[Move]:
-        if _may_move(view, job):
+        if may_move(view, job):
             yield from self._to_better_type(view, room, job, match, place)
             yield from self._together(view, room, job)
 
@@ -224,7 +236,7 @@ class Migration:
     def _exchanged(self, view: View) -> list[Move]:
         if self.exchange is None or not self._exchanges:
             return []
-        movable = [job for job in view.running.values() if _may_move(view, job) and not is_protected(job, view.now)]
+        movable = [job for job in view.running.values() if may_move(view, job) and not is_protected(job, view.now)]
         moves = []
         for both in self.exchange.pairs(view, movable, self.cost_s):
             for job, other in (both, both[::-1]):
@@ -265,37 +277,16 @@ class Migration:
         here = [job for job in view.running.values() if len(job.allocation) == 1 and job.allocation[0][0] == node]
         able = {
             job: max(view.now, self._pays_at_s(view, job, gang.gang_size / job.gang_size))
-            for job in sorted(here, key=lambda job: (-job.gang_size, job.tie))
-            if _may_move(view, job)
+            for job in largest_first(here)
+            if may_move(view, job)
         }
         others = [other for other in group if other != node]
         for at_s in sorted({each for each in able.values() if each < self._look_at_s}):
             paying = [job for job, pays_at_s in able.items() if pays_at_s <= at_s]
-            to = _fragments(paying, gang.gang_size - room.free[node], others, room.free)
-            if to:
-                reason = Reason(Code.MIGRATED, (f"makes room for the gang of {gang.id}",))
-                return [Move(job, ((other, job.gang_size),), reason, at_s) for job, other in to]
+            to = fragments(paying, gang.gang_size - room.free[node], others, room.free)
+            if 0 < len(to) <= MOST_MOVED:
+                return [Move(job, ((other, job.gang_size),), makes_room_for(gang), at_s) for job, other in to]
         return []
-
-
-def _fragments(jobs: Sequence[Job], lacking: int, nodes: Sequence[int], free: Sequence[int]) -> list[tuple[Job, int]]:
-    """Where to some of these jobs may go so that what lacks becomes free; nothing if not enough of them find a place,
-    or too many would have to."""
-    left, to = list(free), list[tuple[Job, int]]()
-    for job in jobs:
-        if lacking > 0 and (job.gang_size <= lacking or not to):
-            node = best_fit(job.gang_size, nodes, left)
-            if node is not None:
-                left[node] -= job.gang_size
-                lacking -= job.gang_size
-                to.append((job, node))
-    return to if lacking <= 0 and len(to) <= MOST_MOVED else []
-
-
-def _may_move(view: View, job: Job) -> bool:
-    if not job.spec.may_migrate:
-        return False
-    return not view.guests or view.guests.keys().isdisjoint(devices_of(job.allocation))
 
 
 def _leaves_free(view: View, plan: Plan) -> bool:

@@ -96,7 +96,8 @@ class Policy:
         assert self.share is not None
         planned = plan = self._planned(view)
         if self.migration is not None:
-            plan = self.migration.added(view, planned, self.order, self.match, self.place)
+            plan = self.migration.spared(view, planned, self._place_for)
+            plan = self.migration.added(view, plan, self.order, self.match, self.place)
         if plan.grants is not planned.grants:  # something is moved
             self.planner.forget()
         if not plan.grants:
@@ -119,6 +120,11 @@ class Policy:
         if staying.wake_at < plan.wake_at:
             plan = replace(plan, wake_at=staying.wake_at)
         return migration.told(view, plan) if migration else plan
+
+    def _place_for(self, job: Job) -> Place:
+        """Of this decision, seeing what is kept for others."""
+        kept = self.planner.reservations
+        return self.place if kept is None else kept.place_for(job)
 
     def _can_be_kept(self, order: KeyedOrder) -> bool:
         """Whether what the incremental planner relies on holds for these stages."""
