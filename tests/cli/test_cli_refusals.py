@@ -128,7 +128,18 @@ def test_a_quota_is_of_a_tenant_that_has_jobs(weft: Weft) -> None:
     error, hint = refusal(weft, "two.csv", "--cluster", "1x2", "--quota", "vison=1")
     assert error == "vison has a quota, and no job in this trace"
     assert hint == "did you mean vision? tenants: text, vision"
-    assert weft("simulate", "two.csv", "--cluster", "1x2", "--quota", "vision=1").exit_code == 0
+    done = weft("simulate", "two.csv", "--cluster", "1x2", "--quota", "vision=1")
+    assert done.exit_code == 0
+    assert "quota.vision=1" in done.stdout
+
+
+def test_a_guaranteed_gang_that_no_quota_holds_is_refused_before_anything_runs(weft: Weft) -> None:
+    Path("two.csv").write_text("arrival,duration,gang,tenant,class\n0,9,1,vision,auto\n0,9,2,text,guaranteed\n")
+    error, hint = refusal(weft, "two.csv", "--cluster", "1x2", "--quota", "vision=1")
+    assert error.startswith("two.csv, line 3: job ")
+    assert error.endswith("is guaranteed and would wait for ever: it is a gang of 2, and the quota of text is 0")
+    assert hint == "--quota text=2 or more, or another class"
+    assert weft("simulate", "two.csv", "--cluster", "1x2", "--quota", "text=2").exit_code == 0
 
 
 def test_where_only_counts_matter_types_do_not(weft: Weft) -> None:

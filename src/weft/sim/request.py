@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from weft.core.errors import InputError
-from weft.core.values import Cluster, JobSpec
+from weft.core.values import Cluster, JobClass, JobSpec
 from weft.sim.named import NamedPolicy
 from weft.sim.trace import Trace
 from weft.sim.words import closest, counted
@@ -25,8 +26,24 @@ class Request:
     quotas: Mapping[str, int] = field(default_factory=dict)
     """Devices for guaranteed jobs, by tenant."""
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Of the world, and of who has rights in it."""
+        return {**self.world.parameters(), **{f"quota.{tenant}": devices for tenant, devices in self.quotas.items()}}
+
     def check(self) -> None:
         """Raise InputError if some job could never run: before hours of work, not after."""
+        self._check_quotas()
+        self.world.check_types(self.cluster, self.trace.device_types)
+        if self.trace.largest_gang <= self._gang_for_all():
+            return
+        shaped = self.world.shape(self.cluster)
+        for i, job in enumerate(self.trace):
+            spec = self.world.describe(job, self.seed)
+            if spec.gang_size > shaped.largest_gang(spec):
+                raise self._too_large(i, spec, shaped)
+
+    def _check_quotas(self) -> None:
         for tenant, devices in self.quotas.items():
             if devices < 0:
                 raise InputError(f"{tenant} has a quota of {devices} devices", "a quota is 0 or more")
@@ -36,14 +53,14 @@ class Request:
                 raise InputError(
                     f"{tenant} has a quota, and no job in this trace", f"{closest(tenant, there)}tenants: {few}"
                 )
-        self.world.check_types(self.cluster, self.trace.device_types)
-        if self.trace.largest_gang <= self._gang_for_all():
-            return
-        shaped = self.world.shape(self.cluster)
-        for i, job in enumerate(self.trace):
-            spec = self.world.describe(job, self.seed)
-            if spec.gang_size > shaped.largest_gang(spec):
-                raise self._too_large(i, spec, shaped)
+        for i, job in enumerate(self.trace if self.quotas else ()):
+            spec, quota = job.spec, self.quotas.get(job.spec.tenant, 0)
+            if spec.job_class is JobClass.GUARANTEED and spec.gang_size > quota:
+                raise InputError(
+                    f"{self.trace.where(i)}: job {spec.id} is guaranteed and would wait for ever: it is a gang of "
+                    f"{spec.gang_size}, and the quota of {spec.tenant} is {quota}",
+                    f"--quota {spec.tenant}={spec.gang_size} or more, or another class",
+                )
 
     def check_policy(self, named: NamedPolicy) -> None:
         """Refuse parameters with which some job could never end on this cluster in this world."""

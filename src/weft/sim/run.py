@@ -24,7 +24,7 @@ def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> R
     wall_s = time.perf_counter() - started_s
     return Run(
         policy=named.label,
-        parameters={**named.parameters, **request.world.parameters()},
+        parameters={**named.parameters, **request.parameters},
         trace=request.trace.name,
         cluster=cluster_text(request.cluster),
         device_count=request.cluster.device_count,
