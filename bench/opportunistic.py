@@ -24,10 +24,10 @@ from pair import Pair, wait_until, weft_of_classes
 from weft.node import idling
 
 HOLDER_WIDTH, WAIT_MS, GUEST_WIDTH = 24, 16.0, 32
-BLOCK_S, CONVERGE_S = 2.5, 10.0
+BLOCK_S, CONVERGE_S = 2.0, 10.0
 FEWEST, MOST, PRECISION = 8, 16, 0.01
 """Blocks beside, and how far their mean may be off by chance (one standard error) when there are no more of them."""
-IN_A_ROW = 4
+IN_A_ROW = 8
 BY_HAND = 40
 """A duty."""
 MB = 1 << 20
