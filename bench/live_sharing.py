@@ -1,4 +1,4 @@
-"""`make bench-live`: sharing devices with real PyTorch jobs under the daemon, in less than ten minutes.
+"""`make bench-live`: sharing devices with real PyTorch jobs under the daemon.
 
 Ratios within one run, ABAB. `python bench/live_sharing.py G1 A3` is for these alone; `duty` runs only when named.
 """

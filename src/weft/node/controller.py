@@ -1,9 +1,10 @@
 """AntMan's controller: guests compute on a device as far as its holder does not notice. Pure: time is an argument.
 
 First the holder's step time alone is learnt, while the guests stand still. Then their duty is raised by a little as
-long as the holder's steps take no longer than that, and halved at once when they do. Memory is given to them as slowly,
-and taken back at once when the holder needs it. Who looks slow may be innocent: a machine's speed drifts. So after a
-cut the time alone is learnt anew, and a cut that was not deserved is undone.
+long as the holder's steps take no longer than that. When they do the guests stand still at once, and the time alone is
+learnt anew: a machine's speed drifts, and who looks slow may be innocent. If it is still slower there is a trial, a
+period beside the guests and one alone in turn, until that tells, and then their duty is halved. Memory is given to them
+as slowly, and taken back at once when the holder needs it.
 
 A guest in the kernel's idle class is not paced: there it computes at full duty, or stands still. Beside a holder that
 idles for 40 % of its time, in two looks of 3 s each, the holder stood in line for 0.2 and 0.5 % of the time with the
