@@ -15,7 +15,7 @@ from figures import Figure
 from live import weft_here
 
 MODELS, WIDTH = 42, 256
-EVERY_S = 0.25
+EVERY_S, WARM_UP = 0.25, 30
 SPARE = 4
 """So many T besides ΣP: all memory of who has not been measured yet counts as lasting, so they come in waves."""
 WINDOW_S = 6.0
@@ -61,7 +61,7 @@ def _served(devices: str, count: int, needs_bytes: int | None) -> tuple[list[lis
     """How long the answers of each took while all of them were up; P and T of the first."""
     with tempfile.TemporaryDirectory(prefix="weft-inference-") as folder, weft_here(devices, POLICY) as client:
         over = Path(folder) / "over"
-        command = [sys.executable, JOB, str(WIDTH), str(EVERY_S), str(over)]
+        command = [sys.executable, JOB, str(WIDTH), str(EVERY_S), str(WARM_UP), str(over)]
         ids = [client.submit(command, gpu_mem=needs_bytes) for _ in range(count)]
         _wait_for_all(client, ids)
         from_s = time.monotonic()
@@ -80,11 +80,11 @@ def _served(devices: str, count: int, needs_bytes: int | None) -> tuple[list[lis
 
 
 def _wait_for_all(client: weft.Client, ids: Sequence[str], within_s: float = 150.0) -> None:
-    """Until each has answered."""
+    """Until each has answered some, and is warmed up."""
     begun_s = time.monotonic()
     while True:
         jobs = [job for job in client.queue() if job["id"] in ids]
-        waiting = [job["id"] for job in jobs if (job["steps"] or 0) < 3]
+        waiting = [job["id"] for job in jobs if (job["steps"] or 0) < WARM_UP]
         if len(jobs) == len(ids) and not waiting:
             return
         if time.monotonic() - begun_s > within_s:

@@ -21,7 +21,6 @@ from pathlib import Path
 import weft
 from figures import Figure
 from pair import Pair, wait_until, weft_of_classes
-from weft.node import idling
 
 HOLDER_WIDTH, WAIT_MS, GUEST_WIDTH = 24, 16.0, 32
 BLOCK_S, CONVERGE_S = 2.0, 10.0
@@ -101,19 +100,16 @@ class Story:
 
 def computing() -> list[Figure]:
     """A3: a holder that waits for input two fifths of its time, and a guest that computes all the time it gets."""
-    naive, idled, held_back = Seen(), Seen(), Seen()
+    naive, held_back = Seen(), Seen()
     with weft_of_classes("cpu=1") as client:
         story = Story(_pair(client))
         story.rounds_until_enough(held_back, ("antman", "weft"), MOST)
         story.rounds(naive, NAIVE)
-        story.rounds(idled, NAIVE, then=_idled)
-        idling.undo(story.pair.guest.roots)
     return [
         Figure("A3: the guaranteed job waits for its input", f"{story.idle:.0%} of the time", peers=ANTMAN),
         *rows("A3: held back (antman and weft in turn)", held_back, story.idle, is_goal=True),
         story.floor,
         *rows("packed naively", naive, story.idle),
-        *rows("packed, in the kernel's idle class by hand", idled, story.idle),
     ]
 
 
@@ -152,10 +148,6 @@ def by_duty_alone() -> list[Figure]:
 
 def _pair(client: weft.Client) -> Pair:
     return Pair(client, [str(HOLDER_WIDTH), str(WAIT_MS)], [str(GUEST_WIDTH), "0"], GUEST_BYTES)
-
-
-def _idled(pair: Pair) -> None:
-    idling.idle(pair.guest.roots, pair.holder.roots)
 
 
 def rows(name: str, seen: Seen, idle: float, *, is_goal: bool = False) -> list[Figure]:

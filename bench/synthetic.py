@@ -46,7 +46,6 @@ def allox(decisions: int = 200) -> list[Figure]:
     chance = random.Random(2)
     cluster = Cluster(nodes_of([(32, 8, "V100"), (16, 8, "P100"), (16, 8, "K80")]))
     scheduler = Scheduler(cluster, POLICIES["allox"](n_max=50))
-    running = [(f"job-{i}", 1) for i in range(512)]
     scheduler.handle([Submitted(_job(i, chance)) for i in range(1_512)], 0.0)
     running = [(job.id, job.generation) for job in scheduler.ledger.jobs.values() if job.is_running]
     took_s = []

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 import underweft
 
+LEAN = str(Path(__file__).with_name("lean"))
+
 
 def pytest_configure() -> None:
-    """Whoever is started in the background, or by nohup, ignores some signals, and so would all that tests start."""
+    """Whoever is started in the background, or by nohup, ignores some signals, and so would all that tests start.
+    These find lean/sitecustomize.py."""
+    others = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry not in ("", LEAN)]
+    os.environ["PYTHONPATH"] = ":".join([LEAN, *others])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

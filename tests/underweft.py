@@ -19,12 +19,6 @@ from waiting import PATIENCE_S, wait_until
 from weft.node.task import Task, attach
 
 SCRIPTS = Path(__file__).parent / "scripts"
-LEAN_TORCH = """
-import sys, types, torch
-torch._dynamo = types.SimpleNamespace(disable=lambda function, *_, **__: function, graph_break=lambda *_: None)
-sys.modules["torch._dynamo"] = torch._dynamo
-"""
-"""For scripts that compile nothing: else the first optimizer loads PyTorch's compiler, which takes as long again."""
 MARKED_STEPS = re.compile(r"^# steps: (\d+)", re.MULTILINE)
 
 

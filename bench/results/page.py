@@ -22,11 +22,11 @@ again, with the published traces in a folder (two processes; what is done alread
 One section alone is printed by `python bench/results --section NAME`; the command is under each title.
 
 All policies have their defaults, with one exception: on the month-long traces gandiva's quantum is two hours
-(`gandiva:quantum_s=7200:quantum_steps=7200`), because a minute means tens of millions of switches; it is left out
-where only the load or the half of the trace differs. Policies with † are clairvoyant: they know each job's duration,
-which nobody does. On these traces salus is backfill: nobody's memory is known before it has run. Completion time is
-from arrival to end; *devices held* are device-seconds held over all there were in the makespan, without guests;
-ρ is completion time over the time alone; a step is a second where a trace tells no steps.
+(`gandiva:quantum_s=7200:quantum_steps=7200`), because a minute means tens of millions of switches. On the other
+half of each trace, and on generated ones, those that did best stand for all. Policies with † are clairvoyant: they
+know each job's duration, which nobody does. On these traces salus is backfill: nobody's memory is known before it has
+run. Completion time is from arrival to end; *devices held* are device-seconds held over all there were in the makespan,
+without guests; ρ is completion time over the time alone; a step is a second where a trace tells no steps.
 """
 
 

@@ -10,7 +10,6 @@ BETWEEN_S = 30.0
 GPUS = (10, 12, 14, 15, 20, 25, 30)
 ALPHAS = (0.1, 0.3, 0.5, 0.7, 1.0)
 ERRORS = (0.0, 0.1, 0.2, 0.4, 0.6)
-RIVALS = ("yarn-cs", "srtf")
 HEAD = ("", "mean, s", "makespan, s", "the paper's mean, s")
 
 

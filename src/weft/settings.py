@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import InputError
-from weft.sim.words import closest
+from weft.core.words import closest
 
 DEFAULT_POLICY = "weft"
 

@@ -176,7 +176,7 @@ def test_a_policy_that_leaves_jobs_waiting_is_an_error_but_not_of_the_input(weft
         words = ["many.csv", "--cluster", "4x4", "--policy", "idle.py:Idle,fifo", "--workers", workers]
         result = weft("simulate", *words)
         assert result.exit_code == 1
-        assert result.stderr.startswith("error: the policy leaves 2500 jobs waiting for ever")
+        assert result.stderr.startswith("error: the policy leaves 2,500 jobs waiting for ever")
 
 
 def test_a_bug_keeps_its_traceback(weft: Weft) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from livehome import Live
 
-from underweft import LEAN_TORCH, environment
+from underweft import environment
 from waiting import PATIENCE_S, wait_until
 from weft.client import Client
 from weft.node.task import RankStatus, attach
@@ -28,7 +28,7 @@ made = 0
 def goes_on():
     return made < last if last else not os.path.exists(over)
 """
-TRAINING = f"""{LEAN_TORCH}{COMMON}
+TRAINING = f"""{COMMON}
 optimizer = torch.optim.Adam(model.parameters())
 while goes_on():
     loss = model(torch.randn(512, 64)).pow(2).mean()

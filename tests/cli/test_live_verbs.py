@@ -49,6 +49,7 @@ def test_a_job_starts_after_those_it_was_told_to_wait_for(live: Live) -> None:
     first = live.submit("--hold", "--", "sh", "-c", "echo first > order")
     second = live.submit("--after", first, "--", "sh", "-c", "echo second >> order; cat order")
     assert live.job(second)["state"] == "PENDING"
+    assert live.weft("release", second).stderr == f"job {second} is not held\n"
     live.says("release", first)
     assert ended(live, second) == "first\nsecond\n"
 

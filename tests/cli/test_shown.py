@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from weft.cli.progress import line_about
-from weft.cli.shown import clock, company, device_memory, devices, printable, rate, sharing, shortened, size
+from weft.cli.shown import clock, company, device_memory, devices, metrics, printable, rate, sharing, shortened, size
+from weft.core.words import span
 
 MEASURED = {"persistent_bytes": 1536, "ephemeral_bytes": 4096, "peak_bytes": 5120, "overflow_bytes": 0}
 
@@ -18,6 +19,28 @@ MEASURED = {"persistent_bytes": 1536, "ephemeral_bytes": 4096, "peak_bytes": 512
 )
 def test_a_time_is_written_as_squeue_does(seconds: float | None, text: str) -> None:
     assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (2.25, "2.25 s"),
+        (89, "89 s"),
+        (299.7, "5 min"),
+        (7199, "120 min"),
+        (9000, "2.5 h"),
+        (604_800, "7 days"),
+    ],
+)
+def test_a_time_in_a_sentence_is_in_the_unit_of_which_there_are_a_few(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_a_reported_value_that_is_no_number_is_shown_as_such() -> None:
+    """It comes as null: JSON has no word for it."""
+    assert metrics({"metrics": {"loss": None, "accuracy": 0.51234}}) == ["loss nan", "accuracy 0.5123"]
+    assert metrics({}) == []
 
 
 @pytest.mark.parametrize(

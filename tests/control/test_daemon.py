@@ -21,9 +21,9 @@ import pytest
 import uvicorn
 
 from waiting import wait_until
-from weft.control.locking import LockedError, holder_of, taken_lock
 from weft.control.peers import OwnConnections
 from weft.home import Home
+from weft.node.sole import LockedError, holder_of, taken_lock
 from weft.unixhttp import Connection
 
 STRACE = shutil.which("strace")
@@ -153,8 +153,8 @@ def test_there_is_one_daemon_for_each_home(home: Home) -> None:
             check=False,
         )
         assert second.returncode == 1
-        assert f"error: a weft runs here already, as process {first.pid}" in second.stderr
-        assert "hint: weft down stops it" in second.stderr
+        assert f"error: a daemon runs already for {home.root}: process {first.pid}" in second.stderr
+        assert "hint: weft down ends it" in second.stderr
         assert ask(home, "GET", "/v1/policy")[0] == 200
 
 
@@ -196,11 +196,26 @@ def test_a_daemon_that_cannot_begin_says_why(home: Home, file: str, content: str
 def test_the_lock_is_its_holders_until_the_end(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert holder_of(path) is None
-    with taken_lock(path):
+    with taken_lock(path, "daemon"):
         assert holder_of(path) == os.getpid()
-        with pytest.raises(LockedError, match=f"as process {os.getpid()}"), taken_lock(path):
+        with pytest.raises(LockedError, match=f"process {os.getpid()}"), taken_lock(path, "daemon"):
             pass
     assert holder_of(path) is None
+
+
+def test_a_policy_that_knows_no_quotas_is_warned_of_where_there_are_some(home: Home) -> None:
+    home.make()
+    home.settings.write_text("[tenants.vision]\nquota = 1\n")
+
+    def are_warned_of() -> bool:
+        _, health = ask(home, "GET", "/v1/health")
+        assert isinstance(health, dict)
+        return any("quotas and classes do not count" in warning for warning in health["warnings"])
+
+    with daemon(home):
+        assert not are_warned_of()
+        assert ask(home, "PUT", "/v1/policy", {"policy": "salus"})[0] == 200
+        assert are_warned_of()
 
 
 def test_a_daemon_whose_sockets_were_removed_listens_anew(home: Home) -> None:

@@ -532,7 +532,7 @@ def test_why_says_that_a_guest_waits_for_devices_of_its_own(office: Open) -> Non
     desk, _ = packed(office)
     answer = why_live(desk.desk, desk.store, Views(Home(Path("/home"))), "2", desk.now, desk.new_policy)
     lines = in_words({**answer, "estimate": {"starts_in_s": 90.0, "how": "if so"}})
-    assert lines[0] == "2 is RUNNING as a guest beside 1, waiting for devices of its own: needs 1 device; 0 are free"
+    assert lines[0] == "2 is RUNNING as a guest beside 1, waiting for devices of its own: needs 1 device; free: 0"
     assert "it has devices of its own in about 2 min, if so" in lines
     assert lines[-1].endswith(": packed with 1, to be measured")
 

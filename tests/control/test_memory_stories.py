@@ -12,7 +12,7 @@ from office import Office, Open
 from weft.control.happenings import preemptions
 from weft.control.inputs import Report, Tick
 from weft.control.memory import NOT_MEASURED, Memory, memory_json, memory_of
-from weft.control.store import Store, steps, upgrade
+from weft.control.store import Store, scripts, upgrade
 from weft.control.views import Views, nodes_json
 from weft.control.why import in_words
 from weft.core.plain import plain_reason
@@ -145,7 +145,7 @@ def test_why_tells_what_a_paused_job_still_holds() -> None:
 
 def test_jobs_of_before_there_was_a_library_are_kept(tmp_path: Path) -> None:
     old = sqlite3.connect(tmp_path / "weft.db", isolation_level=None)
-    upgrade(old, steps()[:1])
+    upgrade(old, scripts()[:1])
     request = json.dumps(
         {"name": "a", "tenant": "default", "class": "auto", "gpus": 1, "ntasks": 1, "gpu_mem_bytes": 7}
     )

@@ -16,7 +16,7 @@ from weft.control import store as stores
 from weft.control.clock import Mark
 from weft.control.outcome import Outcome
 from weft.control.record import Record, State
-from weft.control.store import Batch, Fact, Store, StoreError, steps, upgrade
+from weft.control.store import Batch, Fact, Store, StoreError, scripts, upgrade
 from weft.core.errors import WeftError
 
 MARK = Mark(BEGIN, "this boot", 5.0)
@@ -73,9 +73,9 @@ def test_what_is_written_is_there_for_the_next_one(store: Store) -> None:
 
 def test_an_older_log_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None:
     old = sqlite3.connect(tmp_path / "weft.db", isolation_level=None)
-    upgrade(old, steps())
+    upgrade(old, scripts())
     old.execute("INSERT INTO settings VALUES ('policy', 'fifo')")
-    newer = [*steps(), "ALTER TABLE settings ADD COLUMN note TEXT;", "UPDATE settings SET note = 'by a later step';"]
+    newer = [*scripts(), "ALTER TABLE settings ADD COLUMN note TEXT;", "UPDATE settings SET note = 'by a later step';"]
     upgrade(old, newer)
     assert old.execute("SELECT * FROM settings").fetchone() == ("policy", "fifo", "by a later step")
     assert old.execute("PRAGMA user_version").fetchone() == (len(newer),)
@@ -85,19 +85,19 @@ def test_an_older_log_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None
 
 def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / "weft.db", isolation_level=None)
-    upgrade(db, steps())
+    upgrade(db, scripts())
     with pytest.raises(WeftError, match="the log cannot be brought to version"):
-        upgrade(db, [*steps(), "CREATE TABLE half (a) STRICT; CREATE TABLE done (a TEXT) STRICT;"])
+        upgrade(db, [*scripts(), "CREATE TABLE half (a) STRICT; CREATE TABLE done (a TEXT) STRICT;"])
     db.close()
     again = sqlite3.connect(tmp_path / "weft.db")
-    assert again.execute("PRAGMA user_version").fetchone() == (len(steps()),)
+    assert again.execute("PRAGMA user_version").fetchone() == (len(scripts()),)
     assert again.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('half', 'done')").fetchone() == (0,)
     again.close()
     Store(tmp_path / "weft.db").close()
 
 
 def test_a_log_of_a_newer_weft_is_refused(store: Store) -> None:
-    store._db.execute(f"PRAGMA user_version = {len(steps()) + 1}")
+    store._db.execute(f"PRAGMA user_version = {len(scripts()) + 1}")
     with pytest.raises(WeftError, match="the log is of version") as refused:
         Store(store.path)
     assert refused.value.hint == "use the newer weft that wrote it"

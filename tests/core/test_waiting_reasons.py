@@ -32,7 +32,7 @@ def test_what_became_of_a_packing_is_told_with_its_figure() -> None:
 def test_a_gang_that_lacks_devices_says_how_many(make: Make) -> None:
     scheduler = make("backfill", 4)
     scheduler.handle([submitted("a", 3), submitted("b", 2)], 0.0)
-    assert str(scheduler.reason("b", 0.0)) == "needs 2 devices; 1 are free"
+    assert str(scheduler.reason("b", 0.0)) == "needs 2 devices; free: 1"
     assert scheduler.reason("a", 0.0) is None
 
 
@@ -51,7 +51,7 @@ def test_a_gang_larger_than_a_node_says_how_many_nodes_it_wants_whole(make: Make
 def test_a_job_behind_the_head_of_a_strict_line_names_the_head(make: Make) -> None:
     scheduler = make("fifo", 4)
     scheduler.handle([submitted("a", 3), submitted("b", 2), submitted("c")], 0.0)
-    assert str(scheduler.reason("b", 0.0)) == "needs 2 devices; 1 are free"
+    assert str(scheduler.reason("b", 0.0)) == "needs 2 devices; free: 1"
     assert str(scheduler.reason("c", 0.0)) == "waits its turn behind b, which needs 2 devices"
 
 
@@ -69,7 +69,7 @@ def test_a_job_that_could_preempt_some_but_not_enough_says_what_it_may_take(make
     scheduler.handle([submitted("wide", 4, declared_steps=10.0)], 1.0)
     assert (
         str(scheduler.reason("wide", 1.0))
-        == "needs 4 devices; 1 are free, and jobs behind it hold only 1 that it may take"
+        == "needs 4 devices; free: 1, and jobs behind it hold only 1 that it may take"
     )
 
 
@@ -77,7 +77,7 @@ def test_a_job_kept_out_by_a_minimum_run_time_counts_only_what_is_free(make: Mak
     scheduler = make("srtf", 2)
     scheduler.handle([submitted("long", 2, declared_steps=90.0, min_run_s=60.0)], 0.0)
     scheduler.handle([submitted("short", 1, declared_steps=1.0)], 1.0)
-    assert str(scheduler.reason("short", 1.0)) == "needs 1 device; 0 are free"
+    assert str(scheduler.reason("short", 1.0)) == "needs 1 device; free: 0"
 
 
 def test_an_overdue_job_blocks_the_others_and_they_name_it(make: Make) -> None:

@@ -6,11 +6,12 @@ from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.guests import Guests
 from weft.policies.share.looking import Looks
+from weft.policies.share.packing import Packing
 
 
 def weft() -> Policy:
     policy = POLICIES["weft"](thresholds=(2.0, 8.0, 32.0), migration_s=1.0)
     assert isinstance(policy.share, Guests)
     policy.share.looks = Looks(every_s=1.0)
-    policy.share.packing.back_off_s = 5.0
+    policy.share.packing = Packing(back_off_s=5.0)
     return policy

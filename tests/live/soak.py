@@ -146,10 +146,14 @@ class Soak(Chaos):
         assert not self.watcher.wrongs, self.watcher.wrongs
 
     def wind_down(self) -> None:
+        """Who is here though nobody heard so, or though it was to be cancelled, may be one without an end."""
         self.keep_up()
         wait_until(self.is_up, "weft is up")
-        for job_id in self.live()[self.kept :]:
-            self.cancel_one(job_id)
+        live = self.live()
+        ending = [job_id for job_id in live if job_id in self.expected and job_id not in self.cancelled]
+        for job_id in live:
+            if job_id not in ending[: self.kept]:
+                self.cancel_one(job_id)
 
     def _stretch(self, until_s: float, harm: float) -> None:
         while time.monotonic() < until_s:

@@ -38,8 +38,8 @@ def test_a_guest_moves_to_a_vacated_device_and_its_history_tells_what_that_gaine
         wait_until(lambda: is_told("joins lane", f"beside {holder}"), "it sits beside the other")
         wait_until(lambda: is_told("measured", f"beside {holder}"), "it is measured there")
         client.cancel(elsewhere)
-        wait_until(lambda: is_told("migrated: to a vacated device", f"away from {holder}"), "it moves")
+        wait_until(lambda: is_told("migrated: to a device of its own", f"away from {holder}"), "it moves")
         wait_until(lambda: is_told("migrated: ", "% measured"), "what it gained is measured")
         assert sorted(device[-2:] for job in client.queue() for device in job["devices"]) == [":0", ":1"]
         shown = CliRunner().invoke(history, [guest], env={"WEFT_HOME": str(weft.home.root)}).stdout
-        assert shown.index("migrated: to a vacated device") < shown.index("% measured")
+        assert shown.index("migrated: to a device of its own") < shown.index("% measured")

@@ -38,6 +38,13 @@ with weft.step():
     while os.path.exists(sys.argv[1]): time.sleep(0.01)
 sys.exit(4)
 """
+PASSING = """
+import os, sys, time, torch, weft
+while not os.path.exists(sys.argv[1]):
+    with weft.step(): torch.zeros(20 << 18).add_(1)
+    time.sleep(0.002)
+sys.exit(4)
+"""
 LINGERING = """
 import os, sys, time, weft
 over, stay = sys.argv[1:]
@@ -236,6 +243,20 @@ def test_what_a_throttle_has_set_is_undone_when_the_guest_is_alone_and_when_it_h
         wait_until(lambda: task.duty == 100 and task.wanted == Depth.RUN, "it holds the device")
         assert os.sched_getscheduler(pid) == os.SCHED_OTHER
         assert whats(node, "2") == ["started"]
+    tell_over(node, "1", "2")
+
+
+@pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+def test_where_nothing_may_overflow_nobody_is_bounded_for_the_sake_of_others(node: Node) -> None:
+    """A limit below what a step needs would be the end of it."""
+    begin(node, stepping(node, "2", PASSING, seat=THROTTLED, strict=True))
+    begin(node, stepping(node, "1", PASSING, strict=True))
+    with attach(node.run / "1.1.0.page") as holder, attach(node.run / "2.1.0.page") as guest:
+        wait_until(lambda: is_held_back(guest), "it is held back")
+        wait_until(lambda: guest.wanted == Depth.RUN, "the time alone is learnt")
+        steps = holder.step, guest.step
+        wait_until(lambda: holder.step > steps[0] + 20 and guest.step > steps[1] + 3, "both go on")
+        assert [task.firsts[0].words[layout.LIMIT] for task in (holder, guest)] == [0, 0]
     tell_over(node, "1", "2")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
 import pytest
@@ -344,7 +344,14 @@ def test_whatever_is_seen_duties_and_limits_are_within_bounds(
 
 
 needs = st.lists(
-    st.builds(Need, st.uuids().map(str), st.integers(0, 300 * MB), st.none() | st.integers(0, 300 * MB)), max_size=4
+    st.builds(
+        Need,
+        st.uuids().map(str),
+        st.integers(0, 300 * MB),
+        st.none() | st.integers(0, 300 * MB),
+        st.sampled_from([0, 0, 1, 2]),
+    ),
+    max_size=5,
 )
 
 
@@ -353,11 +360,34 @@ def test_limits_fill_the_device_and_nobody_is_below_what_it_must_have(
     capacity_bytes: int, holder_bytes: int, guests: list[Need]
 ) -> None:
     division = divided(capacity_bytes, holder_bytes, guests)
-    assert division.holder_bytes + sum(division.guests.values()) == capacity_bytes // GRAIN_BYTES * GRAIN_BYTES
+    taken_bytes = sum(
+        max(limits[one] + sum(lasting[other] for other in limits if other != one) for one in limits)
+        for limits, lasting in by_lane(division.guests, guests)
+    )
+    assert division.holder_bytes + taken_bytes <= capacity_bytes, "whoever has the turn, and uses all it may"
+    if not any(guest.lane for guest in guests):
+        assert division.holder_bytes + taken_bytes == capacity_bytes // GRAIN_BYTES * GRAIN_BYTES
     assert division.holder_bytes >= min(capacity_bytes, holder_bytes)
     for guest in guests:
         if guest.job_id in division.guests:
             assert division.guests[guest.job_id] >= max(MB, guest.persistent_bytes)
+
+
+def by_lane(limits: Mapping[str, int], guests: list[Need]) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
+    """Limits, and what lasts, of those that take turns."""
+    seated = [guest for guest in guests if guest.job_id in limits]
+    for lane in {guest.lane or guest.job_id for guest in seated}:
+        members = [guest for guest in seated if (guest.lane or guest.job_id) == lane]
+        yield {one.job_id: limits[one.job_id] for one in members}, {one.job_id: one.persistent_bytes for one in members}
+
+
+def test_those_in_a_lane_have_what_a_step_needs_together() -> None:
+    """Seated by the sum of P and the largest T: so each may have its own T, in its turn."""
+    state, guests = State(), tuple(Guest(str(i), False, 4 * MB, 20 * MB, lane=1) for i in range(4))
+    for second in range(1, 20):
+        state, setting = adjust(state, Sample((0.1,), None, 0.1, 20 * MB, guests), second, 64 * MB)
+    assert all((each.limit_bytes or 0) >= 24 * MB for each in setting.guests.values())
+    assert (setting.holder_limit_bytes or 0) >= 20 * MB
 
 
 def test_headroom_is_given_as_far_as_it_takes_no_guests_place() -> None:

@@ -272,7 +272,9 @@ def test_a_second_coordinator_says_that_there_is_one(node: Node) -> None:
     env = {**os.environ, "WEFT_HOME": str(node.home.root)}
     second = subprocess.run(COORDINATOR, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     assert second.returncode == 1
-    assert second.stderr == (f"error: a coordinator runs already for {node.home.root}: process {node.process.pid}\n")
+    assert second.stderr == (
+        f"error: a coordinator runs already for {node.home.root}: process {node.process.pid}\nhint: weft down ends it\n"
+    )
 
 
 def test_devices_that_make_no_sense_are_refused_with_a_hint(unstarted: Node) -> None:

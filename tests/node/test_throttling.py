@@ -15,9 +15,9 @@ from underweft import Running, under_weft
 from waiting import wait_until
 from weft.node import idling
 from weft.node.bounds import FOLDERS_ON_DISK
-from weft.node.controls import Setting
+from weft.node.controls import GuestSetting, Setting
 from weft.node.task import Task
-from weft.node.throttling import Steps, Throttle
+from weft.node.throttling import Seated, Steps, Throttle
 from weft.runtime import layout
 from weft.runtime.layout import Depth
 from weft.runtime.native import library_path
@@ -67,7 +67,7 @@ def tick_until(throttle: Throttle, reason: str) -> Setting:
 def test_the_guest_stands_still_while_the_holder_is_learnt_then_is_paced(two: tuple[Running, Running]) -> None:
     holder, guest = (each.task for each in two)
     with Throttle(holder) as throttle:
-        throttle.add("2", guest)
+        throttle.add(Seated("2", guest))
         assert throttle.tick(time.monotonic()).guests["2"].duty == 0
         wait_until(lambda: guest.status().state == "paused", "the guest stands")
         setting = tick_until(throttle, "sharing")
@@ -81,7 +81,7 @@ def test_the_guest_stands_still_while_the_holder_is_learnt_then_is_paced(two: tu
 def test_a_guest_that_leaves_while_it_is_gated_runs_on(two: tuple[Running, Running]) -> None:
     holder, guest = (each.task for each in two)
     throttle = Throttle(holder)
-    throttle.add("2", guest)
+    throttle.add(Seated("2", guest))
     throttle.tick(time.monotonic())
     assert guest.wanted == Depth.GATE
     throttle.remove("2")
@@ -92,7 +92,7 @@ def test_a_guest_that_leaves_while_it_is_gated_runs_on(two: tuple[Running, Runni
 def test_what_somebody_else_asks_of_a_gated_guest_stands(two: tuple[Running, Running]) -> None:
     holder, guest = (each.task for each in two)
     throttle = Throttle(holder)
-    throttle.add("2", guest)
+    throttle.add(Seated("2", guest))
     throttle.tick(time.monotonic())
     guest.firsts[0].ask(Depth.DROP_CACHES)
     throttle.remove("2")
@@ -103,7 +103,7 @@ def test_what_somebody_else_asks_of_a_gated_guest_stands(two: tuple[Running, Run
 def test_on_cores_a_guest_is_in_the_idle_class_as_long_as_it_is_one(two: tuple[Running, Running]) -> None:
     holder, guest = (each.task for each in two)
     with Throttle(holder, on_cores=True) as throttle:
-        throttle.add("2", guest)
+        throttle.add(Seated("2", guest))
         assert tick_until(throttle, "sharing").guests["2"].duty == 100
         assert {os.sched_getscheduler(each) for each in guest.roots} == {os.SCHED_IDLE}
         assert {os.sched_getscheduler(each) for each in holder.roots} == {os.SCHED_OTHER}
@@ -112,12 +112,22 @@ def test_on_cores_a_guest_is_in_the_idle_class_as_long_as_it_is_one(two: tuple[R
 
 def test_a_guest_or_a_holder_that_ends_is_no_error(two: tuple[Running, Running]) -> None:
     with Throttle(two[0].task) as throttle:
-        throttle.add("2", two[1].task)
+        throttle.add(Seated("2", two[1].task))
         tick_until(throttle, "sharing")
         for each in reversed(two):
             each.process.terminate()
             each.process.wait()
             throttle.tick(time.monotonic())
+
+
+def test_a_guest_never_has_more_than_its_own_limit(two: tuple[Running, Running]) -> None:
+    task = two[1].task
+    seated = Seated("2", task, own_bytes=8 * MB)
+    for given_bytes, has_bytes in ((64 * MB, 8 * MB), (4 * MB, 4 * MB)):
+        seated.obey(GuestSetting(100, given_bytes))
+        assert task.firsts[0].words[layout.LIMIT] == has_bytes
+    seated.free()
+    assert task.firsts[0].words[layout.LIMIT] == 8 * MB
 
 
 def test_each_step_is_seen_once(two: tuple[Running, Running]) -> None:
@@ -143,8 +153,8 @@ def test_a_burst_of_the_holder_shrinks_the_guest_and_nobody_fails(tmp_path: Path
         ]
         holder, guest = (each.task for each in jobs)
         wait_until(lambda: all(each.has_steps and each.task.step > 40 for each in jobs), "both step")
-        with Throttle(holder, 44 * MB) as throttle:
-            throttle.add("2", guest)
+        with Throttle(holder, 44 * MB, own_bytes=43 * MB) as throttle:
+            throttle.add(Seated("2", guest))
             before = tick_until(throttle, "sharing")
             wait_until(lambda: throttle.tick(time.monotonic()) and not throttle.is_burst_seen, "its steps are alike")
             burst.touch()
@@ -154,9 +164,11 @@ def test_a_burst_of_the_holder_shrinks_the_guest_and_nobody_fails(tmp_path: Path
             assert before.holder_limit_bytes is not None
             assert (before.guests["2"].limit_bytes or 0) > (after.guests["2"].limit_bytes or 0) > 0
             assert guest.firsts[0].words[layout.LIMIT] == after.guests["2"].limit_bytes
+            assert holder.firsts[0].words[layout.LIMIT] <= 43 * MB
             step = holder.step
             wait_until(lambda: holder.step > step + 40 and not holder.status().ranks[0].overflow_bytes, "on the device")
         assert all(each.is_running for each in jobs)
+        assert holder.firsts[0].words[layout.LIMIT] == 43 * MB, "as before"
 
 
 def _holder_limit(throttle: Throttle) -> int:

@@ -74,7 +74,7 @@ def test_who_asked_to_be_guaranteed_waits_for_quota_though_devices_are_free() ->
     stage.submit(0.0, "a", tenant="ada", **SURE)
     stage.submit(1.0, "beyond", tenant="ada", **SURE)
     assert (stage.running, stage.standing("beyond")) == ({"a"}, GUARANTEED)
-    assert stage.why("beyond") == "needs 1 device within the quota of tenant ada; of its 1, 1 are in use"
+    assert stage.why("beyond") == "needs 1 device within the quota of tenant ada; in use of its 1: 1"
     stage.tell(3.0, Finished("a", 1))
     assert (stage.running, stage.order.charged) == ({"beyond"}, {"beyond": 1})
 
@@ -108,7 +108,7 @@ def test_who_left_its_class_to_us_is_converted_after_waiting_for_quota() -> None
     stage.submit(0.0, "a", tenant="ada")
     stage.submit(10.0, "b", tenant="ada")
     assert (stage.running, stage.standing("b")) == ({"a"}, GUARANTEED)
-    assert stage.why("b").endswith("of its 1, 1 are in use; opportunistic after 10 min of waiting")
+    assert stage.why("b").endswith("in use of its 1: 1; opportunistic after 10 min of waiting")
     stage.tell(609.0)
     assert stage.running == {"a"}
     stage.tell(611.0)
@@ -130,7 +130,7 @@ def test_conversions_and_upgrades_are_told() -> None:
     stage.tell(100.0)
     stage.tell(200.0, Finished("a", 1))
     assert [line for line in stage.lines if " b: " in line] == [
-        "tell b: converted to opportunistic after 1 min of waiting for quota",
+        "tell b: converted to opportunistic after 60 s of waiting for quota",
         "start b: starts on 1 of 1 free devices",
         "tell b: upgraded to guaranteed: quota is free",
     ]

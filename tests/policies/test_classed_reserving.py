@@ -47,7 +47,7 @@ def test_a_stream_of_single_jobs_does_not_keep_a_gang_waiting(from_scratch: bool
     stage.submit(2.0, "s4", "s5", **SILVER)
     stage.finish(3.0, "s0", "s1")
     assert stage.running == {"s2", "s3"}
-    assert stage.why("gang") == "waits for 2 more of 4 devices; 2 are reserved for it"
+    assert stage.why("gang") == "waits for 2 more of 4 devices; reserved for it so far: 2"
     assert stage.why("s4") == "fits, but the devices are reserved for the gang of gang"
     stage.finish(4.0, "s2", "s3")
     assert stage.running == {"gang"}
@@ -127,7 +127,7 @@ def test_when_the_node_that_was_promised_is_lost_another_one_is(from_scratch: bo
     stage.tell(2.0, NodeLost("n1"), Cancelled("s2"))
     stage.finish(3.0, "s0")
     assert "gang" not in stage.running
-    assert stage.why("gang") == "waits for 1 more of 2 devices; 1 are reserved for it"
+    assert stage.why("gang") == "waits for 1 more of 2 devices; reserved for it so far: 1"
 
 
 def test_one_that_is_upgraded_on_reserved_devices_gives_them_back_to_who_came_before_it(from_scratch: bool) -> None:
@@ -138,7 +138,7 @@ def test_one_that_is_upgraded_on_reserved_devices_gives_them_back_to_who_came_be
     stage.submit(2.0, "auto", tenant="silver")
     assert stage.running == {"s0", "auto"}
     stage.tell(3.0, Cancelled("held"))
-    assert stage.why("gang") == "waits for 1 more of 2 devices; 1 are reserved for it"
+    assert stage.why("gang") == "waits for 1 more of 2 devices; reserved for it so far: 1"
     stage.finish(4.0, "s0")
     assert stage.running == {"gang"}
 
@@ -150,6 +150,6 @@ def test_a_gang_that_no_present_device_could_hold_keeps_nobody_behind_it_from_re
     stage.submit(2.0, "gang", gang_size=4, **SILVER)
     stage.submit(3.0, "s4", **SILVER)
     stage.finish(4.0, "s0", "s1")
-    assert stage.why("gang") == "waits for 2 more of 4 devices; 2 are reserved for it"
+    assert stage.why("gang") == "waits for 2 more of 4 devices; reserved for it so far: 2"
     stage.finish(5.0, "s2", "s3")
     assert stage.running == {"gang"}

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pytest
 from sharing_words import Stage, told
 
 from weft.core.events import Finished
+from weft.core.values import JobClass
 from weft.policies.registry import POLICIES
 
+NO_QUOTAS: Mapping[str, int] = MappingProxyType({})
 
-def fragmented(**described: object) -> Stage:
+
+def fragmented(quotas: Mapping[str, int] = NO_QUOTAS, **described: object) -> Stage:
     """A large gang, which has had the most by far, on two nodes; on two others a small job and a free device each."""
     stage = Stage(POLICIES["weft"](), 2, 2, 2, 2)
+    stage.scheduler.ledger.tenants.quotas = quotas
     stage.submit(0.0, "large", gang_size=4, skew=1.0)
     stage.submit(600.0, "a", "b", "c", "d", **described)
     assert [stage.job(name).allocation[0][0] for name in "abcd"] == [2, 2, 3, 3]
@@ -27,6 +35,22 @@ def test_a_small_job_is_moved_for_a_gang_and_who_is_last_in_line_is_not_preempte
     ]
     assert stage.running == {"large", "a", "c", "gang"}
     assert stage.job("gang").allocation == ((2, 0b11),)
+
+
+def test_what_such_a_move_gained_is_measured_and_told() -> None:
+    stage = fragmented()
+    stage.measure(1000.5, "a", rate_hz=2.0)
+    stage.submit(1001.0, "gang", gang_size=2, skew=1.0)
+    assert "tell a: migrated: -50% measured" in told(stage.measure(1050.0, "a", rate_hz=1.0))
+
+
+@pytest.mark.parametrize("job_class", [JobClass.OPPORTUNISTIC, JobClass.GUARANTEED])
+def test_a_guaranteed_job_is_moved_only_for_one_that_is_guaranteed_too(job_class: JobClass) -> None:
+    stage = fragmented(MappingProxyType({"gold": 6}), tenant="gold", job_class=JobClass.GUARANTEED)
+    stage.submit(1001.0, "gang", gang_size=2, skew=1.0, tenant="gold", job_class=job_class)
+    is_moved = any("makes room" in line for line in stage.lines)
+    assert is_moved == (job_class is JobClass.GUARANTEED)
+    assert {"a", "c"} <= stage.running
 
 
 def test_for_a_gang_of_several_nodes_each_of_them_is_cleared() -> None:

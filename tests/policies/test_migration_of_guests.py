@@ -44,7 +44,7 @@ def packed_pair(policy: Policy | None = None, speed: float = 0.6, **described: o
 def test_a_guest_is_parted_from_its_holder_when_a_device_is_vacated() -> None:
     stage = packed_pair()
     assert told(stage.tell(160.0, VACATED)) == [
-        "start a: migrated: to a vacated device, away from b: it had 0.60× of one"
+        "start a: migrated: to a device of its own, away from b: it had 0.60× of one"
     ]
     assert stage.job("a").allocation == ((1, 1),)
     assert stage.job("b").allocation == ((0, 1),)
@@ -72,7 +72,7 @@ def test_a_guest_is_parted_only_when_that_gains_more_than_it_costs() -> None:
     reason = stage.scheduler.reason("a", 160.0)
     assert str(reason) == "stays a guest where it computes: a move costs 80.0 s, more than it would gain by now"
     stage.tell(300.0)
-    (at_s,) = [now for now, command in stage.log if "to a vacated device" in "".join(told([command]))]
+    (at_s,) = [now for now, command in stage.log if "to a device of its own" in "".join(told([command]))]
     assert at_s == pytest.approx(152.0 + 19.0 / 0.6)
 
 
@@ -124,7 +124,7 @@ def test_who_is_held_back_gets_a_device_of_its_own_whatever_a_move_costs() -> No
     stage = held_back()
     stage.tell(100.0, VACATED)
     assert stage.job("guest").allocation == ((1, 1),)
-    assert stage.lines[-1] == "start guest: migrated: to a vacated device: it had 0.30× of one"
+    assert stage.lines[-1] == "start guest: migrated: to a device of its own: it had 0.30× of one"
 
 
 def test_who_is_held_back_and_not_to_be_moved_stays() -> None:

@@ -12,21 +12,19 @@ from pathlib import Path
 import pytest
 
 import weft
-from underweft import LEAN_TORCH, SCRIPTS, Running, bare, under_weft
+from underweft import SCRIPTS, Running, bare, under_weft
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.core.errors import InputError
 from weft.node.pausing import PauseRefusedError
 from weft.runtime.layout import Depth
 
-TRAINS = (
-    LEAN_TORCH
-    + """
+TRAINS = """
+import torch
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 def step():
     optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
 """
-)
 MARKS = """
 import time, weft
 def step():

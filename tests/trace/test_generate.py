@@ -156,7 +156,7 @@ def test_the_first_tenant_has_the_most_jobs():
     ("wrong", "message"),
     [
         ({"like": "phily"}, 'unknown cluster "phily"'),
-        ({"jobs": 1}, "1 jobs have no load"),
+        ({"jobs": 1}, "a load needs a first and a last arrival"),
         ({"load": 0.0}, "a load of 0 cannot"),
         ({"load": float("nan")}, "a load of nan cannot"),
         ({"load": float("inf")}, "a load of inf cannot"),

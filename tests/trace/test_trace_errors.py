@@ -66,10 +66,9 @@ def test_a_job_that_runs_on_no_type_is_refused(refusal):
     assert str(complaint).startswith("jobs.csv, line 3, column duration.V100: is empty")
 
 
-@pytest.mark.parametrize("row", ["0,60", "0,60,1,7", "0"])
-def test_too_few_or_too_many_fields_are_refused(refusal, row):
-    fields = row.count(",") + 1
-    expected = f"jobs.csv, line 3: {fields} fields, but the header has 3"
+@pytest.mark.parametrize(("row", "fields"), [("0,60", "2 fields"), ("0,60,1,7", "4 fields"), ("0", "1 field")])
+def test_too_few_or_too_many_fields_are_refused(refusal, row, fields):
+    expected = f"jobs.csv, line 3: {fields}, but the header has 3"
     assert refusal(f"arrival,duration,gang\n0,1,1\n{row}\n").message == expected
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from weft.core.errors import InputError
 from weft.core.values import Cluster, JobSpec, nodes_of
-from weft.sim.interference import Fitted, Table
+from weft.sim.interference import Fitted, Profile, Table
+from weft.sim.together import HeldBack, Occupant, rates_on
 from weft.sim.world import World, load_world
 
 GIB = 1 << 30
@@ -110,6 +111,14 @@ def test_nodes_fail_in_order_and_not_while_they_are_away(tmp_path: Path) -> None
     assert len(list(islice(failing.outages(TYPED, 3, float("inf")), 1000))) == 1000
 
 
+def test_what_comes_of_holding_guests_back_is_the_worlds_to_say(tmp_path: Path) -> None:
+    holder, guest = Occupant(Profile(0.5, 1.0, 1, 1)), Occupant(Profile(1.0, 1.0, 1, 1), is_throttled=True)
+    mine = world(tmp_path, "held_back = {filled = 0.9}")
+    assert mine.held_back == HeldBack(0.9, 0.99)
+    assert rates_on("any", [holder, guest], mine.interference, mine.held_back) == pytest.approx([0.99, 0.45])
+    assert mine.parameters()["world.held_back"] == {"filled": 0.9, "beside": 0.99}
+
+
 def test_pairs_are_read_from_a_file_beside_the_world(tmp_path: Path) -> None:
     (tmp_path / "pairs.json").write_text('{"v100": {"a": {"null": 2.0, "a": [1.0, 1.0]}}}')
     mine = world(tmp_path, 'interference = "pairs.json"')
@@ -137,6 +146,8 @@ def test_pairs_are_read_from_a_file_beside_the_world(tmp_path: Path) -> None:
         ("unknown.utilisation = [0]", "unknown = {'utilisation': [0]} is wrong", "above 0"),
         ("unknown.memory = [1]", "unknown = {'memory': [1]} is wrong", "ephemeral"),
         ("unknown.memory = 1", "unknown = {'memory': 1} is wrong", "a list"),
+        ("held_back.filled = 0", "held_back = {'filled': 0} is wrong", "above 0"),
+        ("held_back.duty = 1", "held_back = {'duty': 1} is wrong", "beside"),
         ("failures.mtbf = 1", "failures = {'mtbf': 1} is wrong", "mtbf_s"),
         ("measured_s = 1", "unknown key measured_s", "did you mean measure_s?"),
     ],

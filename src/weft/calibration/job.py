@@ -76,7 +76,10 @@ class Job:
         """Raise if it has ended by itself, or does not come along."""
         if self._process.poll() is not None:
             said = self._errors.read_text(errors="replace").strip().splitlines()
-            raise WeftError(f"the job {self.model} ended by itself: {said[-1] if said else 'it says nothing'}")
+            raise WeftError(
+                f"the job {self.model} ended by itself: {said[-1] if said else 'it says nothing'}",
+                "is torch here, and memory?",
+            )
         if time.monotonic() > deadline_s:
             raise WeftError(f"the job {self.model} does not come along: {what}", "is this machine very busy?")
 
@@ -93,14 +96,14 @@ class Job:
         return self.reach(self.task.step + 1)
 
     def warm_up(self) -> None:
-        """Its first steps take longer than others; then hold it at the gate."""
+        """Its first steps take longer than others; then it is paused at the gate."""
         self.reach(WARM_STEPS)
-        self.hold()
+        self.pause()
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         self.task.pause("gate", grace_s=PATIENCE_S)
 
-    def go(self) -> None:
+    def resume(self) -> None:
         self.task.resume()
 
     @property
@@ -117,7 +120,10 @@ class Job:
         pause = self.task.pause("checkpoint", grace_s=PATIENCE_S)
         self._process.wait(PATIENCE_S)
         if pause.how != "left":
-            raise WeftError(f"the job {self.model} did not leave with a checkpoint: {pause.reason or pause.how}")
+            raise WeftError(
+                f"the job {self.model} did not leave with a checkpoint: {pause.reason or pause.how}",
+                "is the disk full?",
+            )
         self._forget()
         return pause.step
 

@@ -84,7 +84,7 @@ def measure(devices: Sequence[Device], care: Care, tell: Callable[[str], None]) 
         alone = {model: _alone(jobs[model], seen) for model, seen in pieces.items()}
         tell("pausing and resuming")
         job = jobs[care.models[-1]]
-        job.go()
+        job.resume()
         gate_s = _pausing_s(job, "gate", care.pauses)
         swap_s = _swapping_s(job, care.pauses)
         tell("saving, ending, and starting again from the checkpoint")
@@ -121,26 +121,26 @@ def _pair(a: Job, b: Job, care: Care, alone: dict[str, list[Piece]]) -> tuple[fl
 
     A machine is now faster and now slower, by more than jobs slow each other; in turns, that is the same for all.
     """
-    turns = []
+    rounds = []
     for _ in range(care.pieces):
         (one,), (other,), both = _piece([a], care), _piece([b], care), _piece([a, b], care)
         alone[a.model].append(one)
         alone[b.model].append(other)
-        turns.append((both[0][0] / one[0], both[1][0] / other[0]))
-    one_rate, other_rate = (statistics.median(rates) for rates in zip(*turns, strict=True))
+        rounds.append((both[0][0] / one[0], both[1][0] / other[0]))
+    one_rate, other_rate = (statistics.median(rates) for rates in zip(*rounds, strict=True))
     return min(1.0, one_rate), min(1.0, other_rate)
 
 
 def _piece(jobs: Sequence[Job], care: Care) -> list[Piece]:
     """From the end of a step to the end of another, while these jobs run and nobody else."""
     for job in jobs:
-        job.go()
+        job.resume()
     time.sleep(SETTLE_S)
     before = [(*job.edge(), job.wanted_s()) for job in jobs]
     time.sleep(care.piece_s)
     after = [(*job.edge(), job.wanted_s()) for job in jobs]
     for job in jobs:
-        job.hold()
+        job.pause()
     return [
         ((steps - had) / (at_s - began_s), (wanted_s - had_s) / (at_s - began_s) / len(job.cores))
         for job, (began_s, had, had_s), (at_s, steps, wanted_s) in zip(jobs, before, after, strict=True)
@@ -174,7 +174,7 @@ def _pausing_s(job: Job, depth: str, pauses: int) -> float:
     for _ in range(pauses):
         before_s = job.seen.paused_s
         stands_at = job.task.pause(depth).step
-        job.go()
+        job.resume()
         job.reach(stands_at + STEPS_AFTER_A_PAUSE)
         stood_s.append(job.seen.paused_s - before_s)
     return statistics.median(stood_s)

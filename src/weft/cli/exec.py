@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
+from weft.cli.asking import COMMAND
 from weft.core.errors import InputError
 
 if TYPE_CHECKING:
     from weft.node.bounds import Bounds
-
-
-def _complete_command(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(incomplete, type="file")]
 
 
 @click.command(
@@ -95,7 +91,7 @@ def _complete_command(context: click.Context, argument: click.Parameter, incompl
     help="Where the checkpoints of the command are; made if it is not there. Started again with the same folder, the "
     "command goes on from the last one.",
 )
-@click.argument("command", nargs=-1, metavar="-- CMD...", type=click.UNPROCESSED, shell_complete=_complete_command)
+@COMMAND
 def exec_command(page: Path | None, checkpoints: Path | None, command: tuple[str, ...], **bounding: Any) -> int:
     """Run a command with weft's runtime in every Python interpreter it starts, and no daemon.
 

@@ -171,7 +171,8 @@ def _daemon(home: Home) -> Iterator[Finding]:
         yield Finding("daemon", False, error.message, error.hint)
         return
     is_same = health["version"] == __version__
-    says = f"process {health['pid']}, version {health['version']}{'' if is_same else f', but this is {__version__}'}"
+    says = f"process {health['pid']}, policy {health['policy']}, version {health['version']}"
+    says += "" if is_same else f", but this is {__version__}"
     yield Finding("daemon", is_same, says, "weft down, then weft up; jobs go on meanwhile")
     yield _clock(health)
     for warning in health["warnings"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.cli.shown import clock, printable, rate, reason
+from weft.cli.shown import clock, metrics, printable, rate, reason
 from weft.client import Job
 
 MOST_METRICS = 3
@@ -25,9 +25,7 @@ def _progress(job: Job) -> str:
         return ""
     of = f" of {job['declared_steps']:,}" if job.get("declared_steps") else ""
     parts = [f"job {job['id']}", f"step {job['steps']:,}{of}", f"{rate(job['step_rate_hz'])} steps/s"]
-    metrics = job.get("metrics") or {}
-    first = sorted(metrics, key=lambda name: name != "loss")[:MOST_METRICS]
-    parts += [f"{name} {'nan' if metrics[name] is None else f'{metrics[name]:.4g}'}" for name in first]
+    parts += sorted(metrics(job), key=lambda each: not each.startswith("loss "))[:MOST_METRICS]
     if job.get("eta_s") is not None:
         parts.append(f"ETA {clock(job['eta_s'])}")
     return printable("  ".join(parts))

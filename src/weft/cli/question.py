@@ -8,7 +8,6 @@ import termios
 import tty
 from collections.abc import Callable
 
-CONTROL_C = b"\x03"
 LOOK_EVERY_S = 0.1
 
 

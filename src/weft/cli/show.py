@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from weft.core.words import counted
 from weft.sim.results import Results
 from weft.sim.table import render_table
-from weft.sim.words import counted
 
 
 def show(results: Results, *, to_stderr: bool) -> None:

@@ -56,8 +56,14 @@ def printable(text: object) -> str:
     return "".join(character if character.isprintable() else "?" for character in str(text))
 
 
-def shortened(text: str, length: int = LONGEST_NAME) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+def metrics(job: Mapping[str, Any]) -> list[str]:
+    """What it reported last. JSON has no word for what is not a number."""
+    reported = job.get("metrics") or {}
+    return [f"{name} {'nan' if value is None else f'{value:.4g}'}" for name, value in reported.items()]
 
 
 def letters(state: str) -> str:

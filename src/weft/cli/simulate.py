@@ -145,8 +145,8 @@ def _past(traces: tuple[str, ...], first: int | None) -> Lived:
 
 
 def _compare(past: Lived, results: Results) -> None:
+    from weft.core.words import span
     from weft.sim.metrics import summarise
-    from weft.sim.words import span
 
     for each in results:
         wait_s = summarise(each).mean_queue_s

@@ -15,6 +15,7 @@ from weft.cli.shown import (
     device_memory,
     devices,
     local_time,
+    metrics,
     printable,
     rate,
     reason,
@@ -22,6 +23,7 @@ from weft.cli.shown import (
     show_json,
     size,
 )
+from weft.core.words import counted
 
 
 @click.command(short_help="Show one job in full.")
@@ -62,14 +64,14 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "ran", clock(job.get("run_s")) + limit
     if job["steps"]:
         yield "steps", f"{count(job['steps'])}, {rate(job['step_rate_hz'])} a second"
-    yield "reported", ", ".join(f"{name} {value:.4g}" for name, value in (job.get("metrics") or {}).items())
+    yield "reported", ", ".join(metrics(job))
     yield "ends in", clock(job.get("eta_s"))
     yield "memory", device_memory(job)
     yield "on host", size(job["host_bytes"]) if job.get("host_bytes") else ""
     if job.get("preemptions"):
-        yield "preempted", f"{job['preemptions']} times; weft why {job['id']}"
+        yield "preempted", f"{counted(job['preemptions'], 'time')}; weft why {job['id']}"
     if job.get("unseats"):
-        yield "unseated", f"{job['unseats']} times; weft history {job['id']}"
+        yield "unseated", f"{counted(job['unseats'], 'time')}; weft history {job['id']}"
     refused = [name for name in ("share", "migrate") if job.get(name) is False]
     yield "may not", " or ".join(refused)
     yield "weight", f"{job['weight']:g}" if job.get("weight", 1.0) != 1.0 else ""

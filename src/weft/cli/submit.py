@@ -8,6 +8,7 @@ import click
 
 from weft.cli.asking import asked, job_options
 from weft.cli.ids import complete_job
+from weft.core.words import counted
 
 
 @click.command(
@@ -39,6 +40,6 @@ def submit(command: tuple[str, ...], parsable: bool, **said: Any) -> None:
         click.echo(answer["id"])
     elif "array" in request:
         first, last = answer["ids"][0], answer["ids"][-1]
-        click.echo(f"submitted job {answer['id']}: {len(answer['ids'])} elements, {first} to {last}")
+        click.echo(f"submitted job {answer['id']}: {counted(len(answer['ids']), 'element')}, {first} to {last}")
     else:
         click.echo(f"submitted job {answer['id']}")

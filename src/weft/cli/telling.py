@@ -35,7 +35,7 @@ def release(job_ids: tuple[str, ...]) -> int:
 
 
 def _each(job_ids: tuple[str, ...], done: str, tell: Callable[..., list[str]]) -> int:
-    """Every one of them, whatever happens to the others; 1 if one was refused."""
+    """Every one of them, whatever happens to the others; the last that was refused is raised."""
     from weft.client import Client, UnreachableError
     from weft.job_request import checked_id
 
@@ -44,14 +44,17 @@ def _each(job_ids: tuple[str, ...], done: str, tell: Callable[..., list[str]]) -
     refused = []
     for job_id in checked:
         try:
-            for changed in tell(client, job_id):
-                click.echo(f"{done} {changed}", err=True)
+            changed = tell(client, job_id)
+            if not changed:  # of all that can be told, only a release may find nothing to do
+                click.echo(f"job {job_id} is not held", err=True)
+            for each in changed:
+                click.echo(f"{done} {each}", err=True)
         except UnreachableError:
             raise
         except WeftError as error:
             refused.append(error)
-    for each in refused[:-1]:
-        click.echo(f"error: {each.message}", err=True)
+    for other in refused[:-1]:
+        click.echo(f"error: {other}", err=True)
     if refused:
         raise refused[-1]
     return 0

@@ -8,9 +8,9 @@ from types import TracebackType
 
 import click
 
+from weft.core.words import counted
 from weft.sim.trace import Trace
 from weft.sim.watcher import Watcher
-from weft.sim.words import counted
 
 
 class Told(Watcher):

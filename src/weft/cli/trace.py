@@ -115,8 +115,8 @@ def generate(like: str, jobs: int, load: float, devices: int, tenants: int, seed
 def _show(found: Overview, console: Console) -> None:
     from rich.text import Text
 
+    from weft.core.words import counted
     from weft.sim.report.rows import duration
-    from weft.sim.words import counted
 
     busy = found.busy_devices
     load = "all jobs arrive at once" if busy is None else f"{busy:,.1f} devices busy on the average"

@@ -17,14 +17,14 @@ from starlette.exceptions import HTTPException
 
 from weft import __version__
 from weft.control import answers
-from weft.control.happenings import event_in_words
+from weft.control.happenings import events
 from weft.control.house import House
 from weft.control.inputs import Cancel, Hold, Release, Submit
 from weft.control.models import JobId, JobRequest, PolicyName, Shutdown
 from weft.control.record import State
 from weft.control.refusals import ConflictError, NotFoundError
 from weft.control.store import StoreError
-from weft.control.views import Json, iso, nodes_json
+from weft.control.views import Json, nodes_json
 from weft.control.why import why_ended, why_live, with_estimate
 from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
@@ -131,12 +131,10 @@ def _one_job(app: FastAPI, house: House) -> None:
         return Plain(await with_estimate(answer))
 
     @app.get("/v1/jobs/{job_id}/history", response_model=answers.Happenings)
-    async def events(job_id: JobId) -> Response:
+    async def history_of(job_id: JobId) -> Response:
         async with house.settled:
             house.job(job_id)
-        rows = [(row["at"], row["kind"], json.loads(row["body"])) for row in house.store.all("log_of_job", job_id)]
-        told = [(at, kind, event_in_words(kind, body)) for at, kind, body in rows]
-        return Plain({"events": [{"at": iso(at), "what": kind, "text": text} for at, kind, text in told if text]})
+        return Plain({"events": events(house.store.all("log_of_job", job_id))})
 
     @app.get("/v1/jobs/{job_id}/logs", response_class=StreamingResponse)
     async def logs(

@@ -21,7 +21,6 @@ from weft.control.desk import Desk
 from weft.control.fold import load_desk
 from weft.control.house import PATIENCE_S, House
 from weft.control.link import Link
-from weft.control.locking import taken_lock
 from weft.control.peers import OwnConnections
 from weft.control.store import Store
 from weft.control.supervision import Supervision
@@ -29,6 +28,7 @@ from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.devices import discover, load_nvml
+from weft.node.sole import taken_lock
 from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
 
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     home = Home.find(environ)
     try:
         home.make()
-        with taken_lock(home.daemon_lock):
+        with taken_lock(home.daemon_lock, "daemon"):
             store = Store(home.database)
             try:
                 settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})

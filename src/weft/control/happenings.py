@@ -9,7 +9,7 @@ from typing import Any
 from weft.control.views import Json, iso
 from weft.core.plain import reason_of
 from weft.core.reasons import Code, Reason
-from weft.sim.words import span
+from weft.core.words import span
 
 DECIDED = ("Start", "Preempt", "Seat", "Unseat", "Noted")
 """What a policy says of a job, each time with a reason. What is only noted changes nothing."""
@@ -67,6 +67,20 @@ def _preemption_in_words(one: Json) -> str:
     return text + (f", went on after {span(one['paused_s'])}" if one["paused_s"] is not None else "")
 
 
+def events(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """Its history, in order. An attempt begins once: each coordinator that comes after finds it, and says so."""
+    found, begun = [], set[int]()
+    for row in rows:
+        body = json.loads(row["body"])
+        text = event_in_words(row["kind"], body)
+        if row["kind"] == "Reported" and body["what"] == "started":
+            text = text if body["attempt"] not in begun else "found by a new coordinator, and adopted"
+            begun.add(body["attempt"])
+        if text:
+            found.append({"at": iso(row["at"]), "what": row["kind"], "text": text})
+    return found
+
+
 def event_in_words(kind: str, body: Json) -> str | None:
     """One line of a job's history; None for what says nothing to people."""
     if kind in DECIDED:
@@ -88,7 +102,8 @@ def event_in_words(kind: str, body: Json) -> str | None:
         case "Stopping":
             return f"{Reason(Code.ENDING, (body['reason'],))}"
         case "Ended":
-            return f"{body['state'].lower()}" + (f": {body['reason']}" if body["reason"] else "")
+            state = body["state"].lower()
+            return f"{state}: {body['reason']}" if body["reason"] not in (None, "", state) else state
         case "Reported":
             return _report_in_words(body)
     return None

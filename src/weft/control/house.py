@@ -177,6 +177,8 @@ class House:
             found.append(self._writer.trouble)
         if self.desk.policy_error:
             found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
+        if self.desk.quotas and not self.desk.scheduler.heeds_quotas:
+            found.append(f"under the policy {self.policy_name} quotas and classes do not count; under weft they do")
         return found + self._settings_warnings()
 
     def _settings_warnings(self) -> list[str]:

@@ -34,7 +34,6 @@ class Link:
         self, environment: Callable[[int], dict[str, str]], graces: dict[str, float], *, strict_memory: bool = False
     ) -> None:
         self.is_up = False
-        self.pid = 0
         self.heard_s = time.monotonic()
         self._environment = environment
         self._graces = graces
@@ -105,7 +104,7 @@ class Link:
             log.error("a coordinator speaks protocol %s; this daemon %d", message.get("protocol"), PROTOCOL)
             stream.close()
             return
-        self._stream, self.pid, self.is_up = stream, message["pid"], True
+        self._stream, self.is_up = stream, True
         try:
             await self._ask(_hello(message))
         except StoreError:

@@ -91,7 +91,7 @@ class _Now:
             "weft_job_interference_ratio", "Its rate beside others as a part of its rate alone", labels=labels
         )
         beside = company(self._house.desk.scheduler.ledger)
-        paused = GaugeMetricFamily("weft_job_preemptions", "How often it was preempted", labels=labels)
+        preemptions = GaugeMetricFamily("weft_job_preemptions", "How often it was preempted", labels=labels)
         memory = {
             name: GaugeMetricFamily(f"weft_job_device_memory_{name}", about, labels=labels)
             for name, about in MEMORY.items()
@@ -102,11 +102,11 @@ class _Now:
                 rate.add_metric(who, record.step_rate_hz or 0.0)
                 steps.add_metric(who, record.steps)
                 host.add_metric(who, record.host_bytes)
-                paused.add_metric(who, record.preemptions)
+                preemptions.add_metric(who, record.preemptions)
                 kept = interference_ratio(self._house.desk.job(record.id), beside.get(record.id, ()))
                 if kept is not None:
                     ratio.add_metric(who, kept)
                 for name, size in memory_json(record.memory, record.request).items():
                     if size is not None:
                         memory[name].add_metric(who, size)
-        yield from (rate, steps, host, paused, ratio, *memory.values())
+        yield from (rate, steps, host, preemptions, ratio, *memory.values())

@@ -34,7 +34,6 @@ def run_order(
             "stdin": request.get("stdin", False),
             "split": request.get("split", False),
             "tty": request.get("tty"),
-            "name": request["name"],
             "array_index": record.array_index,
         },
     }

@@ -8,7 +8,7 @@ from typing import Any
 from weft.control.floor import Floor
 from weft.control.record import IN_WORDS, State
 from weft.core.errors import InputError
-from weft.sim.words import counted
+from weft.core.words import counted
 
 
 class NotFoundError(InputError):
@@ -45,9 +45,7 @@ def check_fits(request: Mapping[str, Any], floor: Floor, quotas: Mapping[str, in
         )
     if not floor.devices:
         return
-    counts = {kind: sum(device["type"] == kind for device in floor.devices) for kind in wanted or ()}
-    if not wanted:
-        counts = {each: sum(device["type"] == each for device in floor.devices) for each in _types(floor)}
+    counts = {kind: sum(device["type"] == kind for device in floor.devices) for kind in wanted or _types(floor)}
     most = max(counts.values(), default=0)
     if most == 0:
         there = ", ".join(_types(floor))

@@ -54,7 +54,7 @@ class Store:
         self.path = path
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # SQLite would make it readable to all
         self._db = _connect(path)
-        upgrade(self._db, steps())
+        upgrade(self._db, scripts())
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._reader = _connect(path)  # sees what is committed, and is never in the way of a commit
@@ -175,7 +175,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def steps() -> list[str]:
+def scripts() -> list[str]:
     """The scripts that make the schema, each of which takes it from one version to the next."""
     folder = resources.files("weft.control").joinpath("sql")
     named = sorted(entry.name for entry in folder.iterdir() if NUMBERED.fullmatch(entry.name))

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from weft.control.link import Link
-from weft.control.locking import holder_of
 from weft.home import Home
+from weft.node.sole import holder_of
 
 LOOK_EVERY_S = 0.25
 STARTING_S = 10.0

@@ -15,7 +15,7 @@ from weft.control.views import Json, Views
 from weft.core.job import Job
 from weft.core.snapshot import snapshot
 from weft.core.view import Decider
-from weft.sim.words import span
+from weft.core.words import span
 
 HOW = "if jobs take as long as the last of their name, or as the mean of those that ended"
 MOST_AHEAD = 10
@@ -141,7 +141,7 @@ def _forecast(desk: Desk, store: Store, job_id: str, now: float, policy: Callabl
             in_s = starts_in_s(taken, like_it, now, job_id, expected.get, quotas)
         except Exception as error:  # noqa: BLE001 - a policy may be anybody's
             return _none(f"its policy fails: {type(error).__name__}: {error}")
-        return {"starts_in_s": None if in_s is None else round(in_s, 1), "how": HOW}
+        return _none(f"it never does, {HOW}") if in_s is None else {"starts_in_s": round(in_s, 1), "how": HOW}
 
     return estimate
 

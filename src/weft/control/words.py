@@ -39,10 +39,10 @@ def devices(desk: Desk, word: Devices, now: float) -> None:
 
 def block(desk: Desk, now: float) -> None:
     """Devices that somebody else uses are not for us, as soon as no job of ours is on them."""
-    ledger = desk.scheduler.ledger
+    devices = desk.scheduler.ledger.devices
     for name, mask in desk.floor.blocked_masks().items():
-        at = next(i for i, node in enumerate(ledger.nodes) if node.name == name and ledger.is_present[i])
-        if mask & (ledger.free_masks[at] | ledger.blocked_masks[at]) != ledger.blocked_masks[at]:
+        at = devices.index_of(name)
+        if at is not None and devices.blockable(at, mask) != devices.blocked_masks[at]:
             desk.tell(DevicesBlocked(name, mask), now)
 
 

@@ -1,4 +1,4 @@
-"""The errors weft raises on purpose, and whose fault each one is.
+"""The errors of the core, and whose fault each one is; other layers derive their own from these.
 
 WeftError                  carries a hint: what the reader can do now
 ├── InputError             the person's: a trace, a flag, a file, a job that can never run

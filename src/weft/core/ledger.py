@@ -233,11 +233,10 @@ class Ledger:
             self.vacate(job, now)
         job.enter(after)
         self.jobs_held -= was_held
-        self.tenants.leave(job.tenant)
         del self.jobs[job.id]
         self.changes.append((LEFT, job))
 
-    def turn(self, job: Job, event: Event, now: float) -> None:
+    def change(self, job: Job, event: Event, now: float) -> None:
         after = job.after(type(event))
         self.settle(job, now)
         job.enter(after)

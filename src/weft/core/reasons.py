@@ -62,10 +62,10 @@ TEMPLATES = {
     Code.ARRAY_LIMIT: "of its array, {0} may run at once",
     Code.BACKING_OFF: "attempt {0} {1}; the next begins {2} s after it",
     Code.ENDING: "{0}; its processes are being ended",
-    Code.NEEDS_DEVICES: "needs {0} devices; {1} are free",
+    Code.NEEDS_DEVICES: "needs {0} devices; free: {1}",
     Code.NEEDS_BLOCK: "needs {0} devices on {2}; the largest free block is {1}",
     Code.NEEDS_TYPE: "needs {0} devices of type {1}; the cluster has {2}",
-    Code.OUTRANKED: "needs {0} devices; {1} are free, and jobs behind it hold only {2} that it may take",
+    Code.OUTRANKED: "needs {0} devices; free: {1}, and jobs behind it hold only {2} that it may take",
     Code.BEHIND_HEAD: "waits its turn behind {0}, which needs {1} devices",
     Code.TENANT_LIMIT: "needs {2} devices; tenant {0} may hold {1} at once",
     Code.BETTER_LATER: "would end sooner by waiting its turn for {0}",
@@ -92,9 +92,9 @@ TEMPLATES = {
     Code.MIGRATED: "migrated: {0}",
     Code.MIGRATION_GAINED: "migrated: {0:+.0%} measured",
     Code.STAYS: "stays a guest where it computes: {0}",
-    Code.RESERVED: "waits for {0} more of {1} devices; {2} are reserved for it",
+    Code.RESERVED: "waits for {0} more of {1} devices; reserved for it so far: {2}",
     Code.KEPT_FOR: "fits, but the devices are reserved for the gang of {0}",
-    Code.NEEDS_QUOTA: "needs {0} devices within the quota of tenant {1}; of its {2}, {3} are in use{4}",
+    Code.NEEDS_QUOTA: "needs {0} devices within the quota of tenant {1}; in use of its {2}: {3}{4}",
     Code.CONVERTED: "converted to opportunistic after {0} of waiting for quota",
     Code.UPGRADED: "upgraded to guaranteed: quota is free",
 }
@@ -109,11 +109,3 @@ class Reason:
 
     def __str__(self) -> str:
         return TEMPLATES[self.code].format(*self.details).replace(" 1 devices", " 1 device")
-
-
-def span(seconds: float) -> str:
-    """A length of time, for a reason: in the largest unit of which it comes to two whole ones, or in whole minutes."""
-    for unit, length_s in (("days", 86_400), ("h", 3_600)):
-        if seconds >= 2 * length_s and seconds % length_s == 0:
-            return f"{seconds / length_s:g} {unit}"
-    return f"{seconds / 60:g} min" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:.0f} s"

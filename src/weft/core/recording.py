@@ -73,7 +73,7 @@ def _lost(ledger: Ledger, event: Lost, now: float) -> None:
         return  # a late word of a lease that is over
     if job.is_running:
         ledger.free(job, now)
-        ledger.turn(job, event, now)
+        ledger.change(job, event, now)
         ledger.changes.append((LEFT, job))
         ledger.changes.append((QUEUED, job))
     elif job.seating:
@@ -89,7 +89,7 @@ def _held(ledger: Ledger, event: Held, now: float) -> None:
     if after is not job.state:
         if job.seating:
             ledger.dismiss(job, event.reason, now)
-        ledger.turn(job, event, now)
+        ledger.change(job, event, now)
         ledger.jobs_held += 1
         ledger.changes.append((LEFT, job))
 
@@ -100,7 +100,7 @@ def _released(ledger: Ledger, event: Released, now: float) -> None:
         return  # too late: it is over; or said twice
     job.holds = tuple(hold for hold in job.holds if hold.code != event.code)
     if not job.holds:
-        ledger.turn(job, event, now)
+        ledger.change(job, event, now)
         ledger.jobs_held -= 1
         ledger.changes.append((QUEUED, job))
 
@@ -160,7 +160,7 @@ def _node_lost(ledger: Ledger, event: NodeLost, now: float) -> None:
             if len(job.allocation) > 1:
                 ledger.stops.append(Stop(job.id, job.generation))  # those of its tasks that still run elsewhere
             ledger.free(job, now)
-            ledger.turn(job, event, now)
+            ledger.change(job, event, now)
     for job in ledger.seats.on(at, -1):
         if len(job.seating.allocation if job.seating else ()) > 1:
             ledger.stops.append(Stop(job.id, job.generation))

@@ -146,6 +146,11 @@ class Scheduler:
         """By which rule the policy orders jobs, in a few words."""
         return str(getattr(self._policy, "rule", "") or type(self._policy).__name__)
 
+    @property
+    def heeds_quotas(self) -> bool:
+        """Whether quotas and classes count by the policy."""
+        return bool(getattr(self._policy, "heeds_quotas", False))
+
     def reason(self, job_id: str, now: float) -> Reason | None:
         """Why a live job does not run; None if it does."""
         job = self.ledger.jobs.get(job_id)

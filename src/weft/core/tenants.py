@@ -9,14 +9,13 @@ from weft.core.job import Job
 
 
 class _Account:
-    __slots__ = ("devices_held", "guest_devices", "jobs_live", "settled", "since_s")
+    __slots__ = ("devices_held", "guest_devices", "settled", "since_s")
 
     def __init__(self) -> None:
         self.settled = 0.0
         self.since_s = 0.0
         self.devices_held = 0
         self.guest_devices = 0.0  # its guests' parts of devices that it does not hold, together
-        self.jobs_live = 0
 
     def attained(self, now: float) -> float:
         return self.settled + (self.devices_held + self.guest_devices) * (now - self.since_s)
@@ -44,17 +43,9 @@ class Tenants:
     def devices_held(self, tenant: str) -> int:
         return self._accounts[tenant].devices_held
 
-    def has_live_jobs(self, tenant: str) -> bool:
-        return self._accounts[tenant].jobs_live > 0
-
     def join(self, tenant: str) -> None:
-        account = self._accounts.get(tenant)
-        if account is None:
-            account = self._accounts[tenant] = _Account()
-        account.jobs_live += 1
-
-    def leave(self, tenant: str) -> None:
-        self._accounts[tenant].jobs_live -= 1
+        if tenant not in self._accounts:
+            self._accounts[tenant] = _Account()
 
     def widen(self, tenant: str, devices: int, now: float) -> None:
         """From now on the tenant holds so many devices more (or fewer)."""
@@ -87,12 +78,9 @@ class Tenants:
     def validate(self, jobs: Iterable[Job]) -> None:
         held = dict.fromkeys(self._accounts, 0)
         seated = dict.fromkeys(self._accounts, 0.0)
-        live = dict.fromkeys(self._accounts, 0)
         for job in jobs:
-            live[job.tenant] += 1
             held[job.tenant] += job.gang_size if job.is_running else 0
             seated[job.tenant] += job.gang_size * job.speed if job.seating else 0.0
         assert held == {tenant: account.devices_held for tenant, account in self._accounts.items()}
-        assert live == {tenant: account.jobs_live for tenant, account in self._accounts.items()}
         for tenant, account in self._accounts.items():
             assert math.isclose(account.guest_devices, seated[tenant], abs_tol=1e-6), f"{tenant}: {seated}"

@@ -214,9 +214,13 @@ class Attempt:
         said = {"reason": why} if generation == self.record.generation else {}
         self.say("resumed", self.record.generation, devices=list(self.record.devices), lane=self.record.lane, **said)
 
+    @property
+    def own_limit_bytes(self) -> int:
+        """Of its device memory, as its order says, whatever others need; 0: none."""
+        return limits_of(self.record, self.ground.kind).device_bytes
+
     def set_own_limit(self) -> None:
-        """Its memory is bounded as its order says, and not as others need."""
-        self.attached().set_limit(limits_of(self.record, self.ground.kind).device_bytes)
+        self.attached().set_limit(self.own_limit_bytes)
 
     def set_lane_order(self) -> None:
         """Its place among those who wait for a turn is as was last ordered."""

@@ -2,7 +2,7 @@
 
 First the holder's step time alone is learnt, while the guests stand still. Then their duty is raised by a little as
 long as the holder's steps take no longer than that. When they do the guests stand still at once, and the time alone is
-learnt anew: a machine's speed drifts, and who looks slow may be innocent. If it is still slower there is a trial, a
+learnt anew: a machine's speed drifts, and who looks slow may be innocent. If it is still slower it is compared, a
 period beside the guests and one alone in turn, until that tells, and then their duty is halved. Memory is given to them
 as slowly, and taken back at once when the holder needs it.
 
@@ -35,7 +35,7 @@ need not stand still to learn from steps that do not come. That a holder's steps
 first of them is seen: it has cost it no more than guests at their first duty in the rest of that one."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 300.0
 WARM_UP_STEPS = 3
-LONGEST_TRIAL = 8
+MOST_COMPARED = 8
 NOTHING = Window()
 LEAP, RESHAPED = 10.0, 1.25
 
@@ -60,7 +60,7 @@ class State:
     was_quiet: bool = True
     questioned: Window | None = None
     """What was seen beside guests and does not go with the time alone, while that is learnt anew."""
-    trial: tuple[Evidence, ...] | None = None
+    compared: tuple[Evidence, ...] | None = None
     """The periods beside them since then, if that has not explained it."""
     fresh_s: float = FRESH_S
     """For so long what was learnt is not doubted because the holder is quicker than that."""
@@ -104,7 +104,7 @@ def _with_guests(state: State, sample: Sample, now_s: float) -> State:
     unpaced = frozenset(guest.job_id for guest in sample.guests if guest.is_idle)
     present = {guest.job_id for guest in sample.guests}
     if duties.keys() != present or unpaced != state.unpaced:
-        state = _changed(replace(state, questioned=None, trial=None, unpaced=unpaced), now_s)
+        state = _changed(replace(state, questioned=None, compared=None, unpaced=unpaced), now_s)
     for guest in sample.guests:
         duty = duties[guest.job_id] = 100 if guest.is_idle else duties.get(guest.job_id, FIRST_DUTY)
         gain = gains.setdefault(guest.job_id, 1.0)
@@ -184,7 +184,7 @@ def _answered(state: State) -> State:
         return state
     found, state = evidence(baseline, questioned, state.noise), replace(state, questioned=None)
     if found.is_likely_slow:
-        return replace(state, trial=())
+        return replace(state, compared=())
     return replace(state, fresh_s=min(2 * state.fresh_s, REFRESH_S) if found.is_quick else FRESH_S)
 
 
@@ -201,8 +201,8 @@ def _judged(state: State, now_s: float) -> State:
     assert baseline is not None
     recent, overall = evidence(baseline, period, state.noise), evidence(baseline, beside, state.noise)
     state = replace(state, noise=state.noise.and_then(period), recent=NOTHING, period_from_s=now_s)
-    if state.trial is not None:
-        return _tried(state, (*state.trial, recent), now_s)
+    if state.compared is not None:
+        return _compared(state, (*state.compared, recent), now_s)
     if recent.is_slow or overall.is_slow:
         return replace(_learning(state, now_s), questioned=period if recent.is_slow else beside)
     if overall.is_quick and now_s - state.learnt_s >= state.fresh_s:
@@ -210,14 +210,14 @@ def _judged(state: State, now_s: float) -> State:
     return _raised(state, now_s) if overall.is_fine and recent.steps.slower < HI else state
 
 
-def _tried(state: State, trial: tuple[Evidence, ...], now_s: float) -> State:
+def _compared(state: State, compared: tuple[Evidence, ...], now_s: float) -> State:
     """While it tells neither, the holder is looked at alone once more, and so on; in doubt for the guests."""
-    found = pooled(trial)
+    found = pooled(compared)
     if found.is_likely_slow:
-        return _cut(replace(state, trial=None, harm=found.harm), now_s)
-    if found.is_hardly_slow or len(trial) == LONGEST_TRIAL:
-        return replace(state, trial=None)
-    return replace(_learning(state, now_s), trial=trial)
+        return _cut(replace(state, compared=None, harm=found.harm), now_s)
+    if found.is_hardly_slow or len(compared) == MOST_COMPARED:
+        return replace(state, compared=None)
+    return replace(_learning(state, now_s), compared=compared)
 
 
 def _learning(state: State, now_s: float) -> State:
@@ -274,7 +274,11 @@ def _needs(sample: Sample) -> list[list[Need]]:
     """On each of the devices that guests are on."""
     devices = sorted({device for guest in sample.guests for device in guest.devices})
     return [
-        [Need(one.job_id, one.persistent_bytes, one.ephemeral_bytes) for one in sample.guests if device in one.devices]
+        [
+            Need(one.job_id, one.persistent_bytes, one.ephemeral_bytes, one.lane)
+            for one in sample.guests
+            if device in one.devices
+        ]
         for device in devices
     ]
 

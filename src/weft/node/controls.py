@@ -23,6 +23,8 @@ class Guest:
     """Share of its own full speed, of late; None: nothing new is known."""
     devices: frozenset[int] = frozenset({0})
     """On which of them it sits: beside a gang it may be a part."""
+    lane: int = 0
+    """Which of the devices' lanes it is in; 0: none."""
 
 
 @value

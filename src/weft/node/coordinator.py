@@ -35,7 +35,7 @@ from weft.node.order import Order, State, Wanted
 from weft.node.records import Record
 from weft.node.seat import Seat
 from weft.node.serving import service_at
-from weft.node.sole import take_lock
+from weft.node.sole import taken_lock
 from weft.runtime.failing import reach
 
 FAIL_POINTS = (
@@ -57,6 +57,7 @@ FAIL_POINTS = (
 PROTOCOL = 1
 TICK_S = 1.0
 DEVICES_TICKS = 5
+LOCK_WAIT_S = 3.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
 SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
@@ -327,14 +328,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         home = Home.find()
         home.make()
-        lock = take_lock(home.node_lock, "coordinator")
-        nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
-        found = devices.discover(options.devices, nvml)
-        asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found))
+        with taken_lock(home.node_lock, "coordinator", LOCK_WAIT_S):
+            nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
+            found = devices.discover(options.devices, nvml)
+            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    os.close(lock)
     return 0
 
 

@@ -50,7 +50,6 @@ class Rate:
     steps: int
     lasted_s: float
     neighbours: frozenset[str]
-    duty: int
     generation: int
 
     @property
@@ -84,7 +83,7 @@ class Gauge:
             rate_hz = min(rate_hz, (steps + 1) / lasted_s)
         if rate_hz == math.inf:
             return None
-        return Rate(rate_hz, steps, lasted_s, newest.neighbours, newest.duty, newest.generation)
+        return Rate(rate_hz, steps, lasted_s, newest.neighbours, newest.generation)
 
 
 def watch(gauge: Gauge, look: Look) -> Gauge:
@@ -111,7 +110,6 @@ class Typical:
 
     typical_s: float
     error_s: float
-    steps: int
 
     @property
     def error(self) -> float:
@@ -129,7 +127,7 @@ def typical(durations_s: Sequence[float]) -> Typical:
     drawn_in = [ordered[cut]] * cut + ordered[cut : count - cut] + [ordered[count - cut - 1]] * cut
     mean_s = sum(drawn_in) / count
     variance = sum((each - mean_s) ** 2 for each in drawn_in) / max(1, count - 1)
-    return Typical(mean_s, math.sqrt(variance / count) / (1 - 2 * TAIL), count)
+    return Typical(mean_s, math.sqrt(variance / count) / (1 - 2 * TAIL))
 
 
 @value

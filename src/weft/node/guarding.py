@@ -129,16 +129,20 @@ class Guard:
         guest = self._company.attempts[key]
         if holder not in self._throttles:
             held = self._company.attempts[holder]
-            self._throttles[holder] = Throttle(held.attached(), _capacity_bytes(held), on_cores=_is_on_cores(held))
+            self._throttles[holder] = Throttle(
+                held.attached(), _capacity_bytes(held), own_bytes=held.own_limit_bytes, on_cores=_is_on_cores(held)
+            )
         guest.is_throttled = guest.was_throttled = True
-        expected_bytes = int(guest.record.launch.get("memory_bytes") or 0)
-        self._throttles[holder].add(key[0], guest.attached(), expected_bytes, guest.record.devices)
+        record = guest.record
+        self._throttles[holder].add(
+            Seated(key[0], guest.attached(), guest.own_limit_bytes, record.devices, record.lane)
+        )
         self._beside[key] = holder
 
     def _slow(self, key: Key) -> None:
         guest = self._company.attempts[key]
         guest.is_throttled = guest.was_throttled = True
-        seated = self._slowed[key] = Seated(key[0], guest.attached(), 0)
+        seated = self._slowed[key] = Seated(key[0], guest.attached(), guest.own_limit_bytes)
         seated.obey(GuestSetting(FIRST_DUTY))
         if _is_on_cores(guest):
             seated.idle([pid for each in self._company.beside(guest) for pid in each.attached().roots])
@@ -173,11 +177,10 @@ class Guard:
         self._freed(key)
 
     def _freed(self, key: Key) -> None:
-        """It has its own limit again, and may be held back anew."""
+        """It may be held back anew."""
         if attempt := self._company.attempts.get(key):
             self._telling.part_with(attempt)
             attempt.is_throttled = attempt.was_throttled = False
-            attempt.set_own_limit()
 
     def _close(self, holder: Key) -> None:
         guests = [guest for guest, beside in self._beside.items() if beside == holder]
@@ -208,7 +211,9 @@ def _is_on_cores(attempt: Attempt) -> bool:
 
 
 def _capacity_bytes(holder: Attempt) -> int:
-    """What there is to divide: of each of its devices, if each of its tasks has one."""
-    devices = holder.ground.some(holder.record.devices)
-    has_one_each = int(holder.record.launch["devices_per_task"]) == 1
-    return min((device.memory_bytes for device in devices), default=0) if has_one_each else 0
+    """What there is to divide: of each of its devices, if each of its tasks has one. Nothing where what is over a limit
+    would fail: guests were seated by what they need, and whoever grows is seen within a second."""
+    launch, devices = holder.record.launch, holder.ground.some(holder.record.devices)
+    has_one_each = int(launch["devices_per_task"]) == 1
+    is_ours = has_one_each and holder.ground.kind.overflows and not launch.get("strict")
+    return min((device.memory_bytes for device in devices), default=0) if is_ours else 0

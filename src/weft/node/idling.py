@@ -84,7 +84,7 @@ async def caught_up() -> None:
 def _schedule(roots: Iterable[int], policy: int, weight: int, but_not: Iterable[int]) -> set[int]:
     roots = set(roots)
     sessions = _sessions_of_their_own(roots, but_not)
-    done = _for_all_threads(roots, lambda thread: os.sched_setscheduler(thread, policy, os.sched_param(0)))
+    done = for_all_threads(roots, lambda thread: os.sched_setscheduler(thread, policy, os.sched_param(0)))
     _weigh(sessions, weight)
     return done
 
@@ -113,7 +113,7 @@ def _is_weighed(session: int, weight: int) -> bool:
     return True
 
 
-def _for_all_threads(roots: Collection[int], act: Callable[[int], None]) -> set[int]:
+def for_all_threads(roots: Collection[int], act: Callable[[int], None]) -> set[int]:
     """Threads and processes that come in between are caught up with."""
     seen, done = set[int](), set[int]()
     while more := threads(processes.family(roots)) - seen:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from types import ModuleType
 from typing import Any, Protocol
 
 from weft.core.value import value
 from weft.node import processes, usage
 from weft.node.devices import Device, busy_part, cuda_devices, pids_on
+from weft.node.idling import for_all_threads
 from weft.node.serving import NOT_SERVED, Service
 from weft.node.usage import Used
 
@@ -39,6 +39,9 @@ class Kind(Protocol):
 
     has_lanes: bool
     """Whether tasks on one device can take turns in a lane."""
+
+    overflows: bool
+    """Whether what is over a task's limit goes to the next tier. If not it fails, so its owner alone sets one."""
 
     def environment(self, devices: Sequence[Device], base: Environment, *, is_strict: bool = False) -> dict[str, str]:
         """What a task on these devices is told; strict: what does not fit fails, and does not overflow."""
@@ -69,6 +72,7 @@ class Cpu:
     def __init__(self, service: Service = NOT_SERVED) -> None:
         self._service = service
         self.has_lanes = service.is_there
+        self.overflows = bool(service.is_there and service.tier)
 
     def environment(self, devices: Sequence[Device], base: Environment, *, is_strict: bool = False) -> dict[str, str]:
         """A smaller number of threads that the submitter chose stands. Waiting threads sleep: others use the cores."""
@@ -90,12 +94,8 @@ class Cpu:
         return Limits(device_bytes, both_bytes + TABLES_BYTES if host_bytes else 0)
 
     def move(self, leader: int, devices: Sequence[Device]) -> None:
-        cores, bound = self.cores(devices), set[int]()
-        while more := _threads(processes.family([leader])) - bound:  # threads that came in between have been caught up
-            for thread in more:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.sched_setaffinity(thread, cores)
-            bound |= more
+        cores = self.cores(devices)
+        for_all_threads([leader], lambda thread: os.sched_setaffinity(thread, cores))
 
     def held_bytes(self, pids: Collection[int], devices: Sequence[Device]) -> int:
         return sum(processes.resident_bytes(pid) for pid in pids)
@@ -111,6 +111,7 @@ class Cuda:
     shallow_depth = "drop-caches"
     can_move = False
     has_lanes = False
+    overflows = False
 
     def __init__(self, nvml: ModuleType | None) -> None:
         self._nvml: Any = nvml
@@ -151,14 +152,6 @@ class Cuda:
 
     def looked_at(self, devices: Sequence[Device], ours: Callable[[], Collection[int]]) -> list[Device]:
         return cuda_devices(self._nvml, ours(), devices)
-
-
-def _threads(pids: Collection[int]) -> set[int]:
-    found: set[int] = set()
-    for pid in pids:
-        with suppress(OSError):
-            found |= {int(each) for each in os.listdir(f"/proc/{pid}/task")}  # noqa: PTH208 - numbers, not paths
-    return found
 
 
 def kind_of(devices: Sequence[Device], nvml: ModuleType | None, service: Service = NOT_SERVED) -> Kind:

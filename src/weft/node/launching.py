@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import laning, launch, serving, shepherd
+from weft.node import laning, launch, shepherd
 from weft.node.devices import Device
 from weft.node.fencing import MARK
 from weft.node.kinds import Kind, Limits
@@ -50,8 +50,6 @@ def task_environment(
     if MARK in submitted:  # from within another job, whose rank this one has not
         submitted = {name: text for name, text in submitted.items() if name not in SAID_BY_WEFT}
     env = launch.environment(submitted, page, home.checkpoints(record.job))
-    for name in serving.SAID:
-        env.pop(name, None)
     env |= kind.environment(devices, submitted, is_strict=bool(record.launch.get("strict")))
     env |= laning.environment(page.parent, record, kind, devices)
     env |= {"WEFT_JOB_ID": record.job, "WEFT_ATTEMPT": str(record.attempt), MARK: mark_of(page.parent, record, rank)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from weft.core.value import value
 from weft.node.size import LOWEST_DEVICE_LIMIT_BYTES
@@ -41,6 +42,8 @@ class Need:
     job_id: str
     persistent_bytes: int
     ephemeral_bytes: int | None
+    lane: int = 0
+    """Those in one lane take turns: what they use besides P they use one at a time. 0: it is in none."""
 
 
 @value
@@ -49,6 +52,8 @@ class Division:
 
     holder_bytes: int
     guests: Mapping[str, int]
+    headroom: float = HEADROOM
+    """With which P counts."""
 
     def from_before(self, before: Mapping[str, int], guests: Sequence[Need], most_bytes: int) -> Division:
         """On the way there from what guests had before: less at once, more by `most_bytes` at most. P they have at
@@ -59,12 +64,13 @@ class Division:
             if guest.job_id in limits and guest.ephemeral_bytes is not None:
                 least_bytes = max(before.get(guest.job_id, 0), _with_headroom(guest.persistent_bytes))
                 limits[guest.job_id] = min(limits[guest.job_id], least_bytes + most_bytes)
-        return Division(self.holder_bytes + sum(self.guests.values()) - sum(limits.values()), limits)
+        less_bytes = _charged(self.guests, guests, self.headroom) - _charged(limits, guests, self.headroom)
+        return replace(self, holder_bytes=self.holder_bytes + less_bytes, guests=limits)
 
 
 def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> Division:
     """The holder's need first. Then P of the guests, in their order; then room for the holder; then T, of who lacks
-    least.
+    least; those in a lane have it together.
 
     That is the greedy way: the smaller the lack, the more a byte gains. What nobody needs is the holder's, so a burst
     of its that fits in there costs nothing. Nobody has headroom for which a guest would have to leave: those who chose
@@ -86,12 +92,30 @@ def _divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need], hea
             left_bytes -= lasting_bytes
     left_bytes -= min(left_bytes, _with_headroom(holder_bytes, ROOMY) - least_bytes)
     seated = [guest for guest in guests if guest.job_id in limits]
-    lacking = [(_lack(guest, limits[guest.job_id], left_bytes), guest.job_id) for guest in seated]
-    for lack_bytes, job_id in sorted(lacking):
-        granted_bytes = min(lack_bytes, left_bytes)
-        limits[job_id] += granted_bytes
+    lacking = [{each.job_id: _lack(each, limits[each.job_id], left_bytes) for each in one} for one in _by_lane(seated)]
+    for lacks_bytes in sorted(lacking, key=lambda each: (max(each.values()), min(each))):
+        granted_bytes = min(max(lacks_bytes.values()), left_bytes)
         left_bytes -= granted_bytes
-    return Division(capacity_bytes - sum(limits.values()), limits)
+        for job_id, lack_bytes in lacks_bytes.items():
+            limits[job_id] += min(lack_bytes, granted_bytes)
+    return Division(capacity_bytes - _charged(limits, guests, headroom), limits, headroom)
+
+
+def _charged(limits: Mapping[str, int], guests: Sequence[Need], headroom: float) -> int:
+    """What such limits take of the device: of those in one lane, besides P, the largest."""
+    charged_bytes = 0
+    for lane in _by_lane([guest for guest in guests if guest.job_id in limits]):
+        lasting = {guest.job_id: _with_headroom(guest.persistent_bytes, headroom) for guest in lane}
+        charged_bytes += sum(lasting.values()) + max(limits[job_id] - lasting[job_id] for job_id in lasting)
+    return charged_bytes
+
+
+def _by_lane(guests: Sequence[Need]) -> list[list[Need]]:
+    """Who is in none is by itself."""
+    lanes: dict[int | str, list[Need]] = {}
+    for guest in guests:
+        lanes.setdefault(guest.lane or guest.job_id, []).append(guest)
+    return list(lanes.values())
 
 
 def divided_on_each(

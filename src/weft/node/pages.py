@@ -113,7 +113,7 @@ def _clear(path: Path) -> None:
                 _refuse_if_used(path)
                 remove_page(path)
     except PageError as error:
-        if path.exists():
+        if not isinstance(error.__cause__, FileNotFoundError):  # else somebody has just removed it
             raise InputError(str(error), f"it is left as it was; {ELSEWHERE}") from error
     except OSError as error:
         raise _not_made(path, error) from error

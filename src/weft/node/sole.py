@@ -1,32 +1,57 @@
-"""A process of which there is one for each home."""
+"""A process of which there is one for each home: whoever holds the lock. The kernel lets go of it with its holder,
+however that ends."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from weft.core.errors import WeftError
 
-WAIT_S, LOOK_EVERY_S = 3.0, 0.02
+LOOK_EVERY_S = 0.02
 
 
-def take_lock(path: Path, what: str, wait_s: float = WAIT_S) -> int:
-    """The lock, held until it is closed or we end. One that was killed may need a moment to be gone."""
+class LockedError(WeftError):
+    """Somebody else holds the lock."""
+
+
+@contextmanager
+def taken_lock(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
+    """The lock, with our pid in it for people to read. One that was killed may need a moment to be gone."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + wait_s
-    while not _is_taken(fd):
-        if time.monotonic() > deadline:
-            holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(fd)
-            raise WeftError(f"a {what} runs already for {path.parent}: process {holder}")
-        time.sleep(LOOK_EVERY_S)
-    with suppress(OSError):  # a full disk: then nobody is told who has it
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    return fd
+    try:
+        deadline_s = time.monotonic() + wait_s
+        while not _is_taken(fd):
+            if time.monotonic() >= deadline_s:
+                raise LockedError(
+                    f"a {what} runs already for {path.parent}: process {_pid_in(fd)}", "weft down ends it"
+                )
+            time.sleep(LOOK_EVERY_S)
+        with suppress(OSError):  # a full disk: then nobody is told who has it
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def holder_of(path: Path) -> int | None:
+    """The pid of whoever holds the lock, 0 if it has not said so yet; None if nobody does."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _pid_in(fd)
+    finally:
+        os.close(fd)
+    return None
 
 
 def _is_taken(fd: int) -> bool:
@@ -35,3 +60,8 @@ def _is_taken(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _pid_in(fd: int) -> int:
+    said = os.pread(fd, 20, 0).strip()
+    return int(said) if said.isdigit() else 0

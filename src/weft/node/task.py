@@ -1,6 +1,6 @@
 """A task seen from outside: its control pages, what they say, and asking it to pause.
 
-`attach` is for people and tests; the coordinator will hold its tasks in the same way.
+`attach` is for people and for the coordinator alike.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Made when the first guest takes its seat beside a holder, `tick`ed by whoever has the clock, closed when either is gone.
 
     throttle = Throttle(holder, capacity_bytes)
-    throttle.add("42", guest, memory_bytes)
+    throttle.add(Seated("42", guest))
     setting = throttle.tick(time.monotonic())   # ten times a second or so
-    throttle.remove("42")                       # it computes at full duty again, without a limit
+    throttle.remove("42")                       # it computes at full duty again, bounded by its own limit alone
 
 The memory side acts at each tick, the duty once in a control period. Gating is done by asking the page for a pause,
 and the ranks of a gang are sent on at each tick until they meet, as in any pause; so a guest that somebody else is to
@@ -38,11 +38,10 @@ log = logging.getLogger(__name__)
 class Steps:
     """The steps of a task, by its first rank: the ranks of a gang step together."""
 
-    def __init__(self, task: Task, *, from_the_first: bool = False) -> None:
+    def __init__(self, task: Task) -> None:
         self._task = task
         self._claimed: tuple[int, int] | None = None
         self._count = 0
-        self._from_the_first = from_the_first
 
     def new_durations_s(self) -> tuple[float, ...]:
         """Of the steps since the last look, as far as the ring goes back."""
@@ -52,18 +51,21 @@ class Steps:
         words = rank.words
         claimed, count = (words[layout.CLAIM_PID], words[layout.CLAIM_START]), words[layout.DURATIONS_COUNT]
         if claimed != self._claimed:  # the steps before we came were taken under we know not what
-            self._claimed, self._count = claimed, 0 if self._from_the_first else count
+            self._claimed, self._count = claimed, count
         first = max(self._count, count - layout.DURATIONS_LENGTH)
         self._count = count
         return tuple(words[layout.DURATIONS + each % layout.DURATIONS_LENGTH] / 1e9 for each in range(first, count))
 
 
 class Seated:
-    """A guest as the throttle holds it. What is not said on its page yet is as was expected."""
+    """A guest as the throttle holds it. `own_bytes`: its own limit, 0 for none, which it never exceeds, and which is
+    what it is taken to need until its page says it. `devices`: on which of the holder's it sits, and in which lane."""
 
-    def __init__(self, job_id: str, task: Task, memory_bytes: int, devices: Iterable[int] = (0,)) -> None:
-        self.job_id, self.task, self._devices = job_id, task, frozenset(devices)
-        self._expected_bytes = memory_bytes
+    def __init__(
+        self, job_id: str, task: Task, own_bytes: int = 0, devices: Iterable[int] = (0,), lane: int = 0
+    ) -> None:
+        self.job_id, self.task, self._devices, self._lane = job_id, task, frozenset(devices), lane
+        self._own_bytes = own_bytes
         self._steps = Steps(task)
         self.line = Line()
         self._quickest_s = 0.0
@@ -78,13 +80,13 @@ class Seated:
     def sample(self, now_s: float) -> Guest:
         ranks = self.task.ranks
         needs, progress = self._needs(ranks), self._progress(now_s)
-        return Guest(self.job_id, self._is_quiet(ranks), *needs, self._is_idle, progress, self._devices)
+        return Guest(self.job_id, self._is_quiet(ranks), *needs, self._is_idle, progress, self._devices, self._lane)
 
     def _needs(self, ranks: list[Rank]) -> tuple[int, int | None]:
         persistent_bytes, ephemeral_bytes = _most(ranks, layout.PERSISTENT), _most(ranks, layout.EPHEMERAL)
         if persistent_bytes or ephemeral_bytes:
             return persistent_bytes, ephemeral_bytes
-        return self._expected_bytes, 0 if self._expected_bytes else None
+        return self._own_bytes, 0 if self._own_bytes else None
 
     def _is_quiet(self, ranks: list[Rank]) -> bool:
         is_standing = bool(ranks) and all(rank.is_paused for rank in ranks)
@@ -104,7 +106,7 @@ class Seated:
 
     def obey(self, setting: GuestSetting) -> None:
         if setting.limit_bytes is not None:
-            self.task.set_limit(setting.limit_bytes)
+            self.task.set_limit(_lower(setting.limit_bytes, self._own_bytes))
         if setting.duty:
             self.task.set_duty(setting.duty)
             self._let_go()
@@ -133,7 +135,7 @@ class Seated:
     def free(self) -> None:
         """As if it had no neighbour."""
         self.task.set_duty(100)
-        self.task.set_limit(0)
+        self.task.set_limit(self._own_bytes)
         if self._is_idle:
             idling.undo(self.task.roots)
         self._let_go()
@@ -153,24 +155,22 @@ class Seated:
 
 
 class Throttle:
-    """One device's holder and its guests. `on_cores`: it is a cpu device, so the kernel says how long the holder stood
-    in line, and guests go into its idle class (`idles`).
+    """One device's holder and its guests. `own_bytes`: the holder's own limit; 0: none. `on_cores`: it is a cpu device,
+    so the kernel says how long the holder stood in line, and guests go into its idle class.
 
     Not if a guest is in a lane with the holder: who has the turn and is not let compute would keep the holder waiting.
     """
 
-    def __init__(self, holder: Task, capacity_bytes: int = 0, *, on_cores: bool = False, idles: bool = True) -> None:
+    def __init__(self, holder: Task, capacity_bytes: int = 0, *, own_bytes: int = 0, on_cores: bool = False) -> None:
         self._holder, self._steps = holder, Steps(holder)
-        self._capacity_bytes, self._on_cores, self._idles = capacity_bytes, on_cores, idles and on_cores
+        self._capacity_bytes, self._own_bytes, self._on_cores = capacity_bytes, own_bytes, on_cores
         self._seated: dict[str, Seated] = {}
         self._state = State()
         self._line = Line()
         self._looked_s: float | None = None
 
-    def add(self, job_id: str, task: Task, memory_bytes: int = 0, devices: Iterable[int] = (0,)) -> None:
-        """A guest takes its seat. `memory_bytes`: what it is expected to need, until its page says it. `devices`: on
-        which of the holder's."""
-        self._seated[job_id] = Seated(job_id, task, memory_bytes, devices)
+    def add(self, seated: Seated) -> None:
+        self._seated[seated.job_id] = seated
 
     def remove(self, job_id: str) -> None:
         """It leaves, or becomes the holder of devices itself."""
@@ -193,7 +193,7 @@ class Throttle:
     def tick(self, now_s: float) -> Setting:
         """Look, decide, act. Costs some hundred microseconds; any rate above ten a second is fine."""
         for seated in self._seated.values():
-            if self._idles:
+            if self._on_cores:
                 seated.idle(self._holder.roots)
         guests = tuple(seated.sample(now_s) for seated in self._seated.values())
         sample = self._sample(guests, now_s)
@@ -201,7 +201,7 @@ class Throttle:
         for job_id, seated in self._seated.items():  # those who shrink before the one who grows
             seated.obey(setting.guests[job_id])
         if setting.holder_limit_bytes is not None:
-            self._holder.set_limit(setting.holder_limit_bytes)
+            self._holder.set_limit(_lower(setting.holder_limit_bytes, self._own_bytes))
         return setting
 
     def _sample(self, guests: tuple[Guest, ...], now_s: float) -> Sample:
@@ -227,7 +227,7 @@ class Throttle:
     def close(self) -> None:
         for job_id in list(self._seated):
             self.remove(job_id)
-        self._holder.set_limit(0)
+        self._holder.set_limit(self._own_bytes)
 
     def __enter__(self) -> Throttle:
         return self
@@ -236,6 +236,11 @@ class Throttle:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _lower(limit_bytes: int, own_bytes: int) -> int:
+    """0 is no limit of its own."""
+    return min(limit_bytes, own_bytes) if own_bytes else limit_bytes
 
 
 def _most(ranks: list[Rank], word: int) -> int:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from weft.core.job import Job
 from weft.core.plan import Eviction, Grant, Plan
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import devices_of
 from weft.core.view import View
 from weft.policies.draft import placement_of
 from weft.policies.group import NodeGroup
@@ -31,6 +30,8 @@ class Clearing:
     place_for: Callable[[Job], Place]
     pays: Callable[[Job, float], bool]
     """Whether it pays by now to move a job, for a gain relative to its own devices."""
+    may_move: Callable[[Job, Job], bool]
+    """Whether a job may be moved for a gang."""
 
     def spared(self, plan: Plan) -> Plan:
         """With moves in place of preemptions; the same plan if there are none that do."""
@@ -57,7 +58,7 @@ class Clearing:
             return None  # devices are lacking, to the gang itself or to others that are granted some
         devices_kept = sum(job.gang_size for job in preempted)
         concerned = {one.job_id for one in plan.evictions} | {one.job_id for one in plan.grants}
-        moves = _clearing(gang.gang_size, group, self._sizes, room.free, self._movable(devices_kept, concerned))
+        moves = _clearing(gang.gang_size, group, self._sizes, room.free, self._movable(gang, devices_kept, concerned))
         if sum(job.gang_size for job, _ in moves) > devices_kept:
             return None
         for job, node in moves:
@@ -85,20 +86,14 @@ class Clearing:
     def _sizes(self) -> list[int]:
         return [node.device_count for node in self.view.nodes]
 
-    def _movable(self, devices_kept: int, concerned: set[str]) -> dict[int, list[Job]]:
+    def _movable(self, gang: Job, devices_kept: int, concerned: set[str]) -> dict[int, list[Job]]:
         """By node, those that would gain more than they lose, for so many devices that are not taken from somebody."""
         movable: dict[int, list[Job]] = {}
         for job in self.view.running.values():
             is_small = len(job.allocation) == 1 and job.id not in concerned
-            if is_small and may_move(self.view, job) and self.pays(job, devices_kept / job.gang_size):
+            if is_small and self.may_move(job, gang) and self.pays(job, devices_kept / job.gang_size):
                 movable.setdefault(job.allocation[0][0], []).append(job)
         return movable
-
-
-def may_move(view: View, job: Job) -> bool:
-    if not job.spec.may_migrate:
-        return False
-    return not view.guests or view.guests.keys().isdisjoint(devices_of(job.allocation))
 
 
 def makes_room_for(gang: Job) -> Reason:

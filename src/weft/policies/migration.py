@@ -17,15 +17,16 @@ from weft.core.job import Job
 from weft.core.ledger import LEFT, QUEUED, Change
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Note
+from weft.core.sharing import Note, devices_of
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.clearing import Clearing, fragments, largest_first, makes_room_for, may_move
+from weft.policies.clearing import Clearing, fragments, largest_first, makes_room_for
 from weft.policies.draft import is_protected, placement_of, protection_end
 from weft.policies.exchanging import Exchange
 from weft.policies.group import NodeGroup
 from weft.policies.move_cost import MoveCost
 from weft.policies.move_gains import MoveGains
+from weft.policies.order.classed import Classed
 from weft.policies.parting import company_of, leaves_seat
 from weft.policies.place.consolidated import whole_nodes_and_best_fit
 from weft.policies.room import Room
@@ -58,6 +59,8 @@ class Migration:
 
     assumed_s: float = 30.0
     look_every_s: float = 60.0
+    classes: Classed | None = None
+    """Those who know whose jobs are guaranteed; without them nobody's are."""
     exchange: Exchange | None = None
     _next_look_s: float = field(default=-math.inf, init=False, repr=False)
     _look_at_s: float = field(default=NEVER, init=False, repr=False)
@@ -100,9 +103,15 @@ class Migration:
         def pays(job: Job, gain: float) -> bool:
             return self._pays_at_s(view, job, gain) <= view.now
 
-        spared = Clearing(view, place_for, pays).spared(plan)
+        def may(job: Job, gang: Job) -> bool:
+            return self._may_move_for(view, job, gang)
+
+        spared = Clearing(view, place_for, pays, may).spared(plan)
         if spared is plan:
             return plan
+        planned = {grant.job_id for grant in plan.grants}
+        for moved in (view.jobs[grant.job_id] for grant in spared.grants if grant.job_id not in planned):
+            self._gains.expect(moved, moved.alone)
         return replace(spared, wake_at=min(plan.wake_at, view.now + SOON_S))  # it was reckoned with whom it preempted
 
     def added(self, view: View, plan: Plan, order: Order, match: Match, place: Place) -> Plan:
@@ -271,6 +280,9 @@ class Migration:
                     yield from moves
                     return
 
+    def _may_move_for(self, view: View, job: Job, gang: Job) -> bool:
+        return may_move(view, job) and (self.classes is None or self.classes.may_be_moved_for(job, gang))
+
     def _emptying(self, view: View, room: Room, group: NodeGroup, node: int, gang: Job) -> list[Move]:
         """Moves by which the node gets room for the gang, as soon as there are some that pay; none if that takes too
         many of them."""
@@ -278,7 +290,7 @@ class Migration:
         able = {
             job: max(view.now, self._pays_at_s(view, job, gang.gang_size / job.gang_size))
             for job in largest_first(here)
-            if may_move(view, job)
+            if self._may_move_for(view, job, gang)
         }
         others = [other for other in group if other != node]
         for at_s in sorted({each for each in able.values() if each < self._look_at_s}):
@@ -287,6 +299,12 @@ class Migration:
             if 0 < len(to) <= MOST_MOVED:
                 return [Move(job, ((other, job.gang_size),), makes_room_for(gang), at_s) for job, other in to]
         return []
+
+
+def may_move(view: View, job: Job) -> bool:
+    if not job.spec.may_migrate:
+        return False
+    return not view.guests or view.guests.keys().isdisjoint(devices_of(job.allocation))
 
 
 def _leaves_free(view: View, plan: Plan) -> bool:
@@ -299,7 +317,7 @@ def _leaves_free(view: View, plan: Plan) -> bool:
 def _parted(view: View, guest: Job) -> Reason:
     beside = [one for one in (guest.measured.neighbours if guest.measured else ()) if one in view.jobs]
     away = f", away from {', '.join(beside)}" if beside else ""
-    return Reason(Code.MIGRATED, (f"to a vacated device{away}: it had {company_of(view, guest).speed:.2f}× of one",))
+    return Reason(Code.MIGRATED, (f"to a device of its own{away}: it had {company_of(view, guest).speed:.2f}× of one",))
 
 
 def _suffers_spread(job: Job) -> bool:

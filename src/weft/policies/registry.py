@@ -143,7 +143,7 @@ def weft(
         order,
         place=SkewAware(pack_limit),
         share=share,
-        migration=Migration(migration_s, exchange=Exchange(order)),
+        migration=Migration(migration_s, classes=order, exchange=Exchange(order)),
         bypass_limit_s=bypass_limit_s,
     )
 

@@ -91,6 +91,8 @@ class KeyedOrder:
     """Whether every job that blocks stands before all that do not: without it the line cannot be kept quickly."""
     heeds_measures = False
     """Whether what is measured of a job may change its key at that instant."""
+    heeds_quotas = False
+    """Whether tenants' quotas, and jobs' classes, count."""
     returns_home = False
     """Whether a job rather goes on where it ran last, where it may still be in memory, than anywhere else."""
     is_moved_by_eviction = True

@@ -1,7 +1,6 @@
 """This process, as the control page sees it: it counts steps, and at each boundary looks at what the page asks for."""
 
 import os
-import sys
 from threading import RLock
 from time import monotonic_ns
 from typing import Any, Callable, Dict, Optional
@@ -125,7 +124,7 @@ class Agent:
         """Run on as if bare, and say so: a page that cannot be used is no reason for a script to fail."""
         self._is_off = True
         self._leave_library()
-        print("weft: %s; running on without step boundaries" % why, file=sys.stderr)
+        tell("%s; running on without step boundaries" % why)
 
     def can_save(self, is_able: bool) -> None:
         self._show_ability(layout.CAN_CHECKPOINT, is_able)

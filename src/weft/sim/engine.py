@@ -17,6 +17,7 @@ from weft.core.scheduler import Scheduler
 from weft.core.sharing import Device, devices_of
 from weft.core.values import EPSILON_S, Cluster, JobClass
 from weft.core.view import Decider
+from weft.core.words import counted
 from weft.sim.living import Living
 from weft.sim.result import JobTable, Timeline
 from weft.sim.together import Occupant, rates_on
@@ -173,7 +174,7 @@ class Simulation:
         living.settle(now)
         unsaved_s = min(now - living.started_s, (now - living.started_s) % SAVED_EVERY_S)
         living.steps_left = min(living.steps, living.steps_left + unsaved_s * living.pace)
-        living.allocation = ()
+        living.allocation, living.is_as_reckoned = (), False
         self._pause(living, now)
 
     def _check_time_passes(self, due: int, now: float) -> None:
@@ -334,7 +335,7 @@ class Simulation:
             return 1.0
         kind = self.scheduler.ledger.nodes[device[0]].device_type
         occupants = [one.as_occupant.after(one.turned_s) for one in here]
-        rates = rates_on(kind, occupants, self._world.interference)
+        rates = rates_on(kind, occupants, self._world.interference, self._world.held_back)
         return rates[here.index(living)]
 
     # ---- what is left
@@ -354,7 +355,7 @@ class Simulation:
             job_id = next(iter(self._living))
             now = self._times_s[-1]
             raise WeftError(
-                f"the policy leaves {len(self._living)} jobs waiting for ever, {job_id} among them: "
+                f"the policy leaves {counted(len(self._living), 'job')} waiting for ever, {job_id} among them: "
                 f"{self.scheduler.reason(job_id, now)}",
                 "a policy must start every job at some time, or ask to be woken",
             )

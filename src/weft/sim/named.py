@@ -10,12 +10,12 @@ from typing import Any
 
 from weft.core.errors import InputError
 from weft.core.view import Decider
+from weft.core.words import closest
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.stages import KeyedOrder, Order
 from weft.sim.parameters import declared, plain, read_parameters
 from weft.sim.sources import Given, InFile, Source
-from weft.sim.words import closest
 
 HINT = "a policy is NAME[:key=value]… or path/to/file.py:Name[:key=value]…"
 FITTING = "it is to be, or to return, a Policy, a KeyedOrder, or an object with decide(view) and explain(view, job)"

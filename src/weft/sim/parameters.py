@@ -9,8 +9,8 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from weft.core.errors import InputError
+from weft.core.words import closest
 from weft.sim.reading import KINDS, LIST_MARK, NOTHING, UNDECLARED, Kind, Reading
-from weft.sim.words import closest
 
 MOST_SHOWN = 16
 """A longer list of values is told by its length."""

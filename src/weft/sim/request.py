@@ -8,9 +8,9 @@ from typing import Any
 
 from weft.core.errors import InputError
 from weft.core.values import Cluster, JobClass, JobSpec
+from weft.core.words import closest, counted
 from weft.sim.named import NamedPolicy
 from weft.sim.trace import Trace
-from weft.sim.words import closest, counted
 from weft.sim.world import World
 
 SHOWN = 8

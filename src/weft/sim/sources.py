@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from weft.core.errors import InputError
-from weft.sim.words import closest
+from weft.core.words import closest
 
 
 class Source(Protocol):

@@ -9,10 +9,20 @@ from weft.core.sharing import FILLED
 from weft.core.value import value
 from weft.sim.interference import Interference, Profile
 
-DISTURBED = 0.99
-"""The rate of the others beside somebody who is held back: an assumption, like FILLED."""
 LEAST = 1e-3
 """The rate of one who is held back beside somebody who leaves nothing idle."""
+
+
+@value
+class HeldBack:
+    """What comes of holding guests back by their duty: which part of the time that is left idle they compute, and the
+    rate of the others beside them."""
+
+    filled: float = FILLED
+    beside: float = 0.99
+
+
+AS_ASSUMED = HeldBack()
 
 
 @value
@@ -30,7 +40,9 @@ class Occupant:
         return replace(self, base=self.base + self.weight * int(used_s * 1e6)) if self.weight < 0 else self
 
 
-def rates_on(kind: str, occupants: Sequence[Occupant], interference: Interference) -> list[float]:
+def rates_on(
+    kind: str, occupants: Sequence[Occupant], interference: Interference, held_back: HeldBack = AS_ASSUMED
+) -> list[float]:
     """Each one's rate relative to having the device for itself."""
     if len(occupants) == 1:
         return [1.0]
@@ -40,9 +52,9 @@ def rates_on(kind: str, occupants: Sequence[Occupant], interference: Interferenc
     rates = iter(_side_by_side(kind, first, interference))
     at_most = _side_by_side(kind, occupants, interference)  # as if nobody were held back
     idle = max(0.0, 1.0 - sum(one.profile.utilisation for one in first))
-    share = FILLED * idle / (len(occupants) - len(first))
+    share = held_back.filled * idle / (len(occupants) - len(first))
     return [
-        max(LEAST, min(share / one.profile.utilisation, most)) if one.is_throttled else next(rates) * DISTURBED
+        max(LEAST, min(share / one.profile.utilisation, most)) if one.is_throttled else next(rates) * held_back.beside
         for one, most in zip(occupants, at_most, strict=True)
     ]
 

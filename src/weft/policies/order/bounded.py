@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.reasons import Reason, span
+from weft.core.reasons import Reason
 from weft.core.sharing import Note
 from weft.core.values import EPSILON_S
 from weft.core.view import View
+from weft.core.words import span
 from weft.policies.bypass import checked_limit_s
 from weft.policies.stages import Key, KeyedOrder
 
@@ -38,6 +39,7 @@ class Bounded(KeyedOrder):
         self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first
         self.returns_home = self.inner.returns_home
         self.heeds_measures = self.inner.heeds_measures
+        self.heeds_quotas = self.inner.heeds_quotas
         self.is_moved_by_eviction = self.inner.is_moved_by_eviction
 
     def key(self, job: Job, now: float) -> Key:

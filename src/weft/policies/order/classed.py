@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.reasons import Code, Reason, span
+from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note
 from weft.core.values import EPSILON_S, JobClass
 from weft.core.view import View
+from weft.core.words import span
 from weft.policies.quotas import Quotas
 from weft.policies.stages import Key, KeyedOrder
 
@@ -34,6 +35,7 @@ class Classed(KeyedOrder):
     quotas: Quotas = field(default_factory=Quotas, init=False, repr=False)
 
     preempts = True
+    heeds_quotas = True
 
     def __post_init__(self) -> None:
         if not self.convert_after_s >= 0:
@@ -64,6 +66,10 @@ class Classed(KeyedOrder):
     def is_guaranteed(self, job: Job) -> bool:
         """Whether it is charged to a quota: only then somebody has a right to run as if alone."""
         return job.id in self.quotas.charged
+
+    def may_be_moved_for(self, job: Job, other: Job) -> bool:
+        """Whoever runs as if alone is moved for nobody who does not."""
+        return not self.is_guaranteed(job) or self.is_guaranteed(other)
 
     def may_sit(self, job: Job) -> bool:
         """Whether it may use what others leave idle: not if that is not what its owner asked for, or not yet."""

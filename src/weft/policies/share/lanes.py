@@ -12,7 +12,7 @@ from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Device, Offer, Sharing, Withdrawal, holders, seated_lane
+from weft.core.sharing import Device, Offer, Sharing, Withdrawal, holders, members_on
 from weft.core.view import View
 from weft.policies.share.effects import Effects
 from weft.policies.share.lane_choice import Line, Place, Room
@@ -157,5 +157,4 @@ def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
         blocked = view.ledger.blocked_masks[node]
         for at in range(there.device_count if view.is_present[node] else 0):
             if not blocked >> at & 1:
-                first = [(held[node, at], held[node, at].lane)] if (node, at) in held else []
-                yield (node, at), first + [(one, seated_lane(one)) for one in view.guests.get((node, at), ())]
+                yield (node, at), members_on(view.ledger, (node, at), held)

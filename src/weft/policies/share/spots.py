@@ -48,12 +48,12 @@ class Spot:
             return False  # it may be spread because its holder does not mind
         return job.spec.allows(view.nodes[self.allocation[0][0]].device_type)
 
-    def has_room_for(self, view: View, job: Job, lane: int = 0) -> bool:
+    def has_room_for(self, view: View, job: Job) -> bool:
         """Whether a gang of that size could sit on exactly these devices, by type and memory."""
         devices = list(devices_of(self.allocation))
         if job.gang_size != len(devices) or not self.suits(view, job):
             return False
-        together = [*self.together, (job, lane)]
+        together = [*self.together, (job, 0)]
         return all(fits(view.ledger, device, together) for device in devices)
 
     def spare_bytes(self, view: View) -> int:

@@ -9,9 +9,10 @@ from heapq import heappop, heappush
 
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.reasons import Code, Reason, span
+from weft.core.reasons import Code, Reason
 from weft.core.sharing import Offer, Withdrawal
 from weft.core.view import View
+from weft.core.words import span
 from weft.policies.share.backing_off import BackOffs
 from weft.policies.share.spots import holder_of_seat
 

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from weft.core.errors import InputError
+from weft.core.words import closest, counted
 from weft.sim.generate.arrivals import SHORTEST_SPAN_S, arrivals_s, busy_devices, longest_span_s
 from weft.sim.generate.like import Band, Like
 from weft.sim.generate.likes import LIKES
 from weft.sim.trace.column import Floats, Ints
-from weft.sim.words import closest
 
 TENANT_EXPONENT = 1.4
 """The k-th tenant has 1/k^1.4 as many jobs as the first: near Philly's virtual clusters, with 50, 20, 12, 9, 2 … %."""
@@ -44,7 +44,7 @@ class Wishes:
             raise InputError(f'unknown cluster "{self.like}"', f"{closest(self.like, LIKES)}known: {', '.join(LIKES)}")
         if self.jobs < 2:
             raise InputError(
-                f"{self.jobs} jobs have no load, which needs a first and a last arrival", "ask for 2 or more"
+                f"a load needs a first and a last arrival, not {counted(self.jobs, 'job')}", "ask for 2 or more"
             )
         if not 0 < self.load < np.inf:
             raise InputError(f"a load of {self.load:g} cannot be offered", "0.9 means 90 % of the devices")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.core.words import counted
 from weft.sim.metrics import BIN_NAMES, SHORT_S, SMALL_GANG_SIZE, Summary
 from weft.sim.reading import NOTHING
 from weft.sim.result import Run
-from weft.sim.words import counted
 
 MISSING = "–"
 UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))

@@ -10,11 +10,11 @@ import numpy as np
 
 from weft.core.errors import InputError
 from weft.core.values import JobSpec
+from weft.core.words import counted
 from weft.sim.trace.column import Coded, Floats, Ints, Lookup
 from weft.sim.trace.ids import Ids
 from weft.sim.trace.job import TraceJob
 from weft.sim.trace.listed import listed
-from weft.sim.words import counted
 
 ITERATION_ROWS = 4096
 

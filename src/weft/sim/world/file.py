@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import InputError
+from weft.core.words import closest
 from weft.sim.interference import Fitted, plain, read_table
-from weft.sim.words import closest
 from weft.sim.world import cells
 from weft.sim.world.model import Habits, World
 
@@ -31,6 +31,8 @@ KEYS: Mapping[str, str] = {
     'memory, ["persistent", "ephemeral"]; either may be left away',
     "unknown": "a table with skew, a list of numbers ≥ 0; utilisation, a list of numbers above 0 and at most 1 or of "
     '[utilisation, weight]; and memory, a list of ["persistent", "ephemeral"]',
+    "held_back": "a table with filled, the part of the time left idle that guests who are held back compute, and "
+    "beside, the rate of the others beside them; numbers above 0 and at most 1",
     "failures": "a table with mtbf_s and repair_s, numbers of seconds ≥ 0",
 }
 """What a world file may say, and what each value is."""
@@ -95,6 +97,8 @@ def _read(base: World, key: str, given: Any, source: str) -> dict[str, Any] | No
             return _models(base, given)
         case "unknown", dict():
             return _unknown(given)
+        case "held_back", dict() if given.keys() <= {"filled", "beside"} and all(map(_is_part, given.values())):
+            return {key: replace(base.held_back, **{name: float(number) for name, number in given.items()})}
         case "failures", dict() if given.keys() <= {"mtbf_s", "repair_s"} and all(map(cells.is_number, given.values())):
             return {name: float(number) for name, number in given.items()}
         case _:
@@ -130,6 +134,10 @@ def _unknown(given: Mapping[str, Any]) -> dict[str, Any] | None:
             case _:
                 return None
     return found
+
+
+def _is_part(given: Any) -> bool:
+    return cells.is_number(given) and 0 < given <= 1
 
 
 def _refusal(key: str, given: Any, source: str) -> InputError:

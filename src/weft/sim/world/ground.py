@@ -13,10 +13,10 @@ from weft.sim.world.model import World
 class Ground:
     """How fast jobs run on the allocations of one cluster in one world."""
 
-    def __init__(self, world: World, cluster: Cluster, nodes: Sequence[Node] | None = None) -> None:
+    def __init__(self, world: World, cluster: Cluster, nodes: Sequence[Node]) -> None:
         """`nodes` is the ledger's own list, to which those that come back after a failure are added."""
         self._world = world
-        self._nodes = cluster.nodes if nodes is None else nodes
+        self._nodes = nodes
         self._types = cluster.device_types
         sizes = [node.device_count for node in cluster.nodes]
         self._groups = {

@@ -12,6 +12,7 @@ from weft.core.errors import InputError
 from weft.core.value import value
 from weft.core.values import Cluster, JobSpec
 from weft.sim.interference import Fitted, Interference, Profile, Table, plain
+from weft.sim.together import AS_ASSUMED, HeldBack
 from weft.sim.trace import TraceJob
 from weft.sim.world import chance
 
@@ -54,6 +55,7 @@ class World:
     unknown_memory: tuple[tuple[int, int], ...] = ()
     unknown_utilisation: tuple[tuple[float, float], ...] = ()
     interference: Interference = field(default_factory=Fitted)
+    held_back: HeldBack = AS_ASSUMED
     mtbf_s: float = 0.0
     """How long a node is up on average before it fails; 0: for ever."""
     repair_s: float = 0.0
@@ -132,7 +134,7 @@ class World:
         told = {each.name: getattr(self, each.name) for each in fields(self)}
         for name in LONG:
             told[name] = f"{len(told[name])}, CRC {zlib.crc32(repr(told[name]).encode()):08x}"
-        told["interference"] = _said(self.interference)
+        told["interference"], told["held_back"] = _said(self.interference), asdict(self.held_back)
         return {f"world.{key}": list(value) if isinstance(value, tuple) else value for key, value in told.items()}
 
 

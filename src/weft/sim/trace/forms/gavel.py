@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from weft.core.errors import InputError
+from weft.core.words import counted
 from weft.sim.trace.batch import Batch
 from weft.sim.trace.cells import Cells
 from weft.sim.trace.file import TraceFile
@@ -51,7 +52,9 @@ def _rows(file: TraceFile) -> Iterator[NumberedRow]:
             continue
         cells = _cells_of(line)
         if len(cells) != len(FIELDS):
-            message = f"{file.name}, line {number}: {len(cells)} fields, but a job of Gavel has {len(FIELDS)}"
+            message = (
+                f"{file.name}, line {number}: {counted(len(cells), 'field')}, but a job of Gavel has {len(FIELDS)}"
+            )
             raise InputError(message, f"Separated by tabs: {', '.join(FIELDS)}.")
         yield number, cells
 

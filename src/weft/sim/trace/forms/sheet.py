@@ -9,10 +9,10 @@ from itertools import islice
 from typing import NoReturn
 
 from weft.core.errors import InputError
+from weft.core.words import counted, nearest
 from weft.sim.trace.batch import Batch
 from weft.sim.trace.cells import Cells
 from weft.sim.trace.file import TraceFile
-from weft.sim.words import nearest
 
 BATCH_ROWS = 8192
 NEAR = 0.8
@@ -117,4 +117,4 @@ def _rows(file: TraceFile) -> Iterator[NumberedRow]:
 def _refuse_width(file: TraceFile, rows: Iterable[NumberedRow], width: int) -> NoReturn:
     line, row = next((line, row) for line, row in rows if len(row) != width)
     hint = "Each line has one field a column; a field with a comma in it stands in quotes."
-    raise InputError(f"{file.name}, line {line}: {len(row)} fields, but the header has {width}", hint)
+    raise InputError(f"{file.name}, line {line}: {counted(len(row), 'field')}, but the header has {width}", hint)

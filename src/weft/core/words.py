@@ -1,4 +1,4 @@
-"""Small turns of phrase that messages and tables share."""
+"""Small turns of phrase that reasons, messages and tables share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ def counted(count: int, noun: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time as people say it."""
+    """A time as people say it: in the largest unit of which it comes to two, or nearly so."""
     if seconds < 90:
         return f"{seconds:.3g} s" if seconds >= 0.001 else "0 s"
-    minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    for unit, length_s in (("days", 86_400), ("h", 3_600)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.1f} {unit}".replace(".0 ", " ")
+    return f"{seconds / 60:.0f} min"
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
