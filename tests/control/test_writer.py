@@ -225,7 +225,7 @@ def test_snapshots_are_taken_every_so_often_and_folded(run: Run) -> None:
         last = bench.store.last_snapshot()
         assert last is not None
         assert last[0] > first[0]
-        assert len(list(bench.store._db.execute("SELECT * FROM snapshots"))) == 1
+        assert len(list(bench.store._reader.execute("SELECT * FROM snapshots"))) == 1
         await bench.ask(request(env={"A": "1"}))
 
     run(story, snapshot_rows=10)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from sharing_words import GB, Stage
+from sharing_words import GB, Stage, told
 
 from protection import unprotected
+from weft.core.commands import Preempt, Seat
 from weft.core.events import Cancelled, Event, Finished, Measured, NodeJoined, NodeLost, Submitted
 from weft.core.values import JobClass, JobSpec, Node
 from weft.policies.policy import Policy
@@ -57,6 +58,17 @@ def packed_peers(policy: Policy, *sizes: int, quotas: dict[str, int], tenant: st
     pass_time(stage, 300.0)
     assert [one.is_throttled for one in stage.seated.values()] == [False]
     return stage
+
+
+def test_two_that_were_kept_compute_on_together_when_the_guest_goes_first_from_now_on() -> None:
+    stage = Stage(POLICIES["weft"](), 1)
+    stage.submit(0.0, "a")
+    stage.submit(0.6, "b")
+    pass_time(stage, 700.0)
+    kept_at_s = next(at_s for at_s, one in stage.log if "kept" in "".join(told([one])))
+    preempted = [(at_s, one.job_id) for at_s, one in stage.log if isinstance(one, Preempt) and at_s > kept_at_s]
+    assert len(preempted) > 4
+    assert preempted == [(at_s, one.job_id) for at_s, one in stage.log if isinstance(one, Seat) and at_s > kept_at_s]
 
 
 def test_a_guest_leaves_when_a_guaranteed_job_that_nobody_knows_takes_the_device_of_its_peer() -> None:

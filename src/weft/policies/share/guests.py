@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
@@ -16,10 +16,11 @@ from weft.policies.share.filling import Filling, is_quiet
 from weft.policies.share.guest_lane import GuestLane, held_back, lane_of
 from weft.policies.share.looking import Looks
 from weft.policies.share.packing import Packing, free_guests, is_beside, probed
-from weft.policies.share.rejudging import Rejudging
+from weft.policies.share.rejudging import Rejudging, granted
 from weft.policies.share.spots import (
     Spot,
     fitting,
+    guests_beside,
     in_turn,
     pair_parts,
     pair_quietest,
@@ -70,6 +71,8 @@ class Guests:
         if self.looks.is_due(view, self._has_news(view)):
             offers += self._offers(view, leaving)
             offers += self._turns(view, leaving, {offer.job_id for offer in offers})
+        else:
+            offers += self._reunited(view)
         for offer in offers:
             self.starving.watch(view, offer)
             if view.jobs[offer.job_id].seating and offer.job_id not in leaving:
@@ -147,6 +150,21 @@ class Guests:
             lambda spot, guest: self._offer(view, spot, guest),
         )
         return offers + self._parts(view, guests, offers)
+
+    def _reunited(self, view: View) -> list[Offer]:
+        """Two that were packed and kept, and of whom the guest goes first from now on, compute on: no look is due."""
+        offers: dict[str, Offer] = {}
+        for spot in (Spot(holder) for holder in granted(view) if not guests_beside(view, holder)):
+            guest = next((one for one in self._kept_with(view, spot) if one.id not in offers), None)
+            if self.packing and guest:
+                offers[guest.id] = self.packing.offer(spot, guest)
+        return list(offers.values())
+
+    def _kept_with(self, view: View, spot: Spot) -> Iterator[Job]:
+        known = self.packing.verdicts.kept_with(spot.holder) if self.packing else ()
+        for guest in (view.jobs[each] for each in known if each in view.jobs):
+            if self._may_sit(guest) and self._may_be_packed(view, spot, guest) and spot.has_room_for(view, guest):
+                yield guest
 
     def _parts(self, view: View, guests: Sequence[Job], offers: Sequence[Offer]) -> list[Offer]:
         """Who found nobody of its own size fills what a larger gang leaves idle of some of its devices."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 
 from weft.core.commands import Seating
+from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Withdrawal
 from weft.core.view import View
@@ -35,12 +36,18 @@ class Rejudging:
 
 def spots_granted(view: View) -> Iterator[Spot]:
     """Those whose devices were granted to their holder this instant, beside guests that sat there before."""
-    for job in reversed(view.ledger.running.values()):
-        if job.since_s < view.now:
-            return  # they stand in the order they were granted devices
+    for job in granted(view):
         guests = guests_beside(view, job)
         if guests:
             yield Spot(job, guests)
+
+
+def granted(view: View) -> Iterator[Job]:
+    """Who was granted its devices this instant."""
+    for job in reversed(view.ledger.running.values()):
+        if job.since_s < view.now:
+            return  # they stand in the order they were granted devices
+        yield job
 
 
 def seated_otherwise(view: View, is_ours: Callable[[Seating], bool]) -> list[Withdrawal]:

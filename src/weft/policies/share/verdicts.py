@@ -46,6 +46,10 @@ class Verdicts:
     def has_kept(self, jobs: Sequence[Job]) -> bool:
         return _pair(jobs) in self._kept
 
+    def kept_with(self, job: Job) -> list[str]:
+        """Whoever it was packed and kept with, some of whom may be gone by now."""
+        return sorted(other for pair in self._kept if job.id in pair for other in pair - {job.id})
+
     def undo(self, jobs: Sequence[Job], now: float) -> None:
         pair, kind = _pair(jobs), _kind(jobs)
         self._kept.discard(pair)
