@@ -46,6 +46,18 @@ with torch.no_grad():
         made += 1
         print(logits.sum().item().hex(), logits.max().item().hex(), flush=True)
 """
+# A step sleeps in its turn, so that two in a lane make half of what each makes alone on any machine.
+SLOW_STEPS = """
+import os, sys, time, torch
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while not os.path.exists(sys.argv[1]):
+    loss = model(torch.randn(512, 64)).pow(2).mean()
+    time.sleep(0.05)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 SCRIPTS = {"training": TRAINING, "inference": INFERENCE}
 
 
@@ -103,3 +115,24 @@ def test_inference_beside_training_in_one_lane_takes_turns_and_both_print_what_t
     printed = {kind: own.home.log(job_id, 0).read_text() for kind, job_id in jobs.items()}
     references = {kind: alone(kind, over, text.count("\n")) for kind, text in printed.items()}
     assert printed == {kind: each.communicate(timeout=PATIENCE_S)[0] for kind, each in references.items()}
+
+
+def test_a_listing_tells_what_two_in_a_lane_make_of_their_time_not_how_long_their_steps_take(
+    own: Live, tmp_path: Path
+) -> None:
+    over = tmp_path / "over"
+    own.says("up", "--devices", "cpu=1:512M", "--policy", "salus:lanes=1")
+    command = ("--gpu-mem", "128M", "--", sys.executable, "-c", SLOW_STEPS, str(over))
+    jobs = [own.submit(*command), own.submit(*command)]
+    for job_id in jobs:
+        takes_turns(own, job_id)
+
+    def tells_half(job_id: str) -> bool:
+        seen, listed_hz = rank(own, job_id), client.status(job_id)["step_rate_hz"]
+        return bool(seen and seen.step_s and listed_hz) and 0.3 < listed_hz * seen.step_s < 0.75
+
+    with Client(own.home) as client:
+        for job_id in jobs:
+            wait_until(lambda: tells_half(job_id), f"{job_id} is told to make half of its steps")  # noqa: B023
+        over.touch()
+        assert [client.wait(job_id, PATIENCE_S)["state"] for job_id in jobs] == ["SUCCEEDED", "SUCCEEDED"]

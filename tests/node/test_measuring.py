@@ -16,6 +16,7 @@ from waiting import wait_until
 from weft.node import usage
 from weft.node.gauge import Look
 from weft.node.measuring import AGAIN_S, Measuring, Stretch
+from weft.node.pace import Pace
 from weft.node.usage import Used, cpu_times_s, utilisation
 from weft.runtime import layout
 
@@ -99,7 +100,7 @@ def test_what_was_measured_under_a_lease_is_told_of_that_lease(monkeypatch: pyte
     attempt: Any = SimpleNamespace(
         record=record, ground=ground, attached=lambda: task, is_settled=True, is_over=False, is_throttled=False
     )
-    attempt.is_gated = False
+    attempt.is_gated, attempt.pace = False, Pace()
     measuring, told = Measuring(), []
 
     def weighed(roots: dict[tuple[str, int], set[int]]) -> dict[tuple[str, int], float]:

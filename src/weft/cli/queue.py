@@ -17,7 +17,8 @@ def queue(is_all: bool, is_json: bool, parsable: bool) -> None:
     """List the jobs that wait or run, with the reason why they are not further.
 
     ST is PD pending, R running, PA paused, CD succeeded, F failed, CA cancelled. TIME is how long it has run, DEVICES
-    what it holds or, in brackets, how many it waits for. A guest computes on devices that it does not hold.
+    what it holds or, in brackets, how many it waits for. A guest computes on devices that it does not hold. STEPS/S is
+    what it makes of its time: for who takes turns, or rests for others, less than its steps alone would say.
     """
     from weft.client import Client
 

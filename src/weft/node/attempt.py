@@ -21,6 +21,7 @@ from weft.node.fencing import Tree
 from weft.node.ground import Ground
 from weft.node.launching import limits_of
 from weft.node.order import Order, State, Wanted
+from weft.node.pace import Pace
 from weft.node.pages import step_of_leaving
 from weft.node.pausing import Pause
 from weft.node.records import Record
@@ -45,6 +46,7 @@ class Attempt:
         self.stays = (0, "")  # the order after which it is where it was though it should move, and why
         self.is_throttled = False
         self.was_throttled = False  # and nobody has set that right yet
+        self.pace = Pace()
         self.kill_at_s: float | None = None
         self.kills = 0
         self.killing: asyncio.Future[None] | None = None
@@ -327,7 +329,7 @@ class Attempt:
             "attempt": self.record.attempt,
             "state": self.state.value,
             "step": status.step,
-            "step_rate_hz": status.step_rate_hz,
+            "step_rate_hz": self.pace.rate_hz or status.step_rate_hz,
             "metrics": metrics,
             "host_bytes": sum(rank.host_bytes for rank in ranks),
             "persistent_bytes": sum(rank.persistent_bytes for rank in ranks),

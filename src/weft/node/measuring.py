@@ -79,11 +79,10 @@ class Measuring:
     async def look(self, attempts: Iterable[Attempt], now_s: float) -> list[dict[str, Any]]:
         """What is to be told."""
         seen = {each.record.key: each for each in attempts if each.is_settled}
-        self._stretches = {
-            key: self._stretches.get(key, Stretch()).seen(look)
-            for key, attempt in seen.items()
-            if (look := _look(attempt, now_s))
-        }
+        looks = {key: look for key, attempt in seen.items() if (look := _look(attempt, now_s))}
+        self._stretches = {key: self._stretches.get(key, Stretch()).seen(look) for key, look in looks.items()}
+        for key, look in looks.items():
+            seen[key].pace = seen[key].pace.seen(look)
         rates = {key: rate for key, each in self._stretches.items() if (rate := each.due(now_s))}
         weighed = [key for key, each in self._stretches.items() if key in rates or each.is_to_be_weighed]
         roots = {key: seen[key].attached().roots for key in weighed}
