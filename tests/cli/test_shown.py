@@ -104,6 +104,7 @@ def test_devices_are_those_held_or_how_many_are_waited_for(job: dict[str, Any], 
         ({}, "", ""),
         ({"guest": False, "beside": [], "lane": None, "interference_ratio": None}, "", ""),
         ({"guest": True, "beside": []}, "guest", "guest"),
+        ({"guaranteed": True, "guest": False, "beside": ["4"]}, "guaranteed beside 4", "guaranteed beside 4"),
         ({"guest": True, "beside": ["17", "9_2"], "lane": 2}, "guest beside 17 9_2", "guest beside 17 9_2, lane 2"),
         (
             {"guest": False, "beside": ["4"], "interference_ratio": 0.874},

@@ -242,6 +242,18 @@ def test_the_reasons_of_ten_thousand_are_worked_out_for_those_in_front(
     desk.store.close()
 
 
+@pytest.mark.parametrize(("policy", "guaranteed"), [("weft", [True, False]), ("fifo", [False, False])])
+def test_who_has_a_part_of_its_tenants_quota_is_shown_as_guaranteed(
+    office: Open, policy: str, guaranteed: list[bool]
+) -> None:
+    desk = office(2, policy, vision=1)
+    for _ in range(2):
+        desk.submit(tenant="vision")
+    views = Views(Home(Path("/nowhere")))
+    shown = [views.live(desk.desk, record, desk.now) for record in desk.desk.records.values()]
+    assert [each["guaranteed"] for each in shown] == guaranteed
+
+
 def test_views_of_a_desk_made_anew_are_not_those_of_the_one_before(office: Open) -> None:
     """As after an instant that could not be written: both have seen the same number of instants."""
     views = Views(Home(Path("/nowhere")))

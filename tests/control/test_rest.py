@@ -20,7 +20,7 @@ JOB_KEYS = {
     "id", "name", "tenant", "class", "state", "reason", "exit_code", "attempt", "devices", "submitted_at", "started_at",
     "finished_at", "steps", "step_rate_hz", "command", "cwd", "gpus", "ntasks", "array", "array_index", "after",
     "position", "metrics", "eta_s", "run_s", "wait_s", "preemptions", "log", "retries", "time_s", "pids", "host_bytes",
-    "memory", "unseats", "guest", "beside", "lane", "interference_ratio", "share", "migrate",
+    "memory", "unseats", "guaranteed", "guest", "beside", "lane", "interference_ratio", "share", "migrate",
 }  # fmt: skip
 
 

@@ -78,9 +78,10 @@ def reason(job: Mapping[str, Any]) -> str:
 
 
 def company(job: Mapping[str, Any]) -> str:
-    """Beside whom it computes, as a mark; a guest may be alone where it sits. Empty for all others."""
+    """Its right to the devices and beside whom it computes, as a mark; a guest may be alone where it sits."""
+    right = "guest" if job.get("guest") else "guaranteed" if job.get("guaranteed") else ""
     others = f"beside {' '.join(job['beside'])}" if job.get("beside") else ""
-    return f"guest {others}".rstrip() if job.get("guest") else others
+    return f"{right} {others}".strip()
 
 
 def sharing(job: Mapping[str, Any]) -> str:

@@ -67,6 +67,7 @@ class Job(BaseModel):
     wait_s: float
     preemptions: int
     unseats: int = Field(description="how often it had to leave a seat on devices of others")
+    guaranteed: bool = Field(description="whether it has a part of its tenant's quota now")
     guest: bool = Field(description="whether it computes on devices that it does not hold")
     beside: list[str] = Field(description="who computes on its devices besides")
     lane: int | None = Field(description="in which lane of its device it takes turns")

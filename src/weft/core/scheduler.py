@@ -151,6 +151,11 @@ class Scheduler:
         """Whether quotas and classes count by the policy."""
         return bool(getattr(self._policy, "heeds_quotas", False))
 
+    def is_guaranteed(self, job: Job) -> bool:
+        """Whether it runs as if alone, or is to, by right: within a quota, if the policy heeds quotas."""
+        told: Callable[[Job], bool] | None = getattr(self._policy, "is_guaranteed", None)
+        return told is not None and told(job)
+
     def reason(self, job_id: str, now: float) -> Reason | None:
         """Why a live job does not run; None if it does."""
         job = self.ledger.jobs.get(job_id)

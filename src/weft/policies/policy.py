@@ -135,6 +135,9 @@ class Policy:
     def rule(self) -> str:
         return self.order.rule
 
+    def is_guaranteed(self, job: Job) -> bool:
+        return isinstance(self.order, KeyedOrder) and self.order.is_guaranteed(job)
+
     def waiting_line(self, view: View) -> list[Job]:
         """The waiting jobs, first the one that goes first."""
         waiting = [job for job in view.jobs.values() if job.is_waiting]

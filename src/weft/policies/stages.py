@@ -116,6 +116,10 @@ class KeyedOrder:
         """When its key will change by itself, if it keeps running (or waiting) from now on."""
         return math.inf
 
+    def is_guaranteed(self, job: Job) -> bool:
+        """Whether it is charged to a quota: only then somebody has a right to run as if alone."""
+        return False
+
     def touch(self, job: Job, now: float) -> None:
         """Its time to change may have come: the place for an order to take note before the key is read."""
 

@@ -56,6 +56,9 @@ class Bounded(KeyedOrder):
     def why_barred(self, job: Job) -> Reason | None:
         return self.inner.why_barred(job)
 
+    def is_guaranteed(self, job: Job) -> bool:
+        return self.inner.is_guaranteed(job)
+
     def is_owed(self, job: Job) -> bool:
         return self.inner.is_owed(job)
 

@@ -64,7 +64,6 @@ class Classed(KeyedOrder):
         return OPPORTUNISTIC if job.generation or job.id in self._converted else GUARANTEED
 
     def is_guaranteed(self, job: Job) -> bool:
-        """Whether it is charged to a quota: only then somebody has a right to run as if alone."""
         return job.id in self.quotas.charged
 
     def may_be_moved_for(self, job: Job, other: Job) -> bool:
