@@ -152,7 +152,8 @@ class Guests:
         return offers + self._parts(view, guests, offers)
 
     def _reunited(self, view: View) -> list[Offer]:
-        """Two that were packed and kept, and of whom the guest goes first from now on, compute on: no look is due."""
+        """Who was packed with somebody, and kept, sits beside it as soon as that is granted devices: when the guest of
+        two comes to go first, both compute on, and no look has to be due."""
         offers: dict[str, Offer] = {}
         for spot in (Spot(holder) for holder in granted(view) if not guests_beside(view, holder)):
             guest = next((one for one in self._kept_with(view, spot) if one.id not in offers), None)
