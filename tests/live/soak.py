@@ -120,8 +120,10 @@ class Soak(Chaos):
         holder = self.send([*HOLDER], 0, tenant="gold", job_class="guaranteed", gpu_mem=NEEDS_BYTES)
         guests = [self.send([*GUEST], 0, job_class="opportunistic", gpu_mem=NEEDS_BYTES) for _ in range(2)]
         if holder is not None:
-            observation = Observation(self.home, holder)
-            self.observed.append(observation.watch())
+            observation, began_s = Observation(self.home, holder), time.time()
+            seen = observation.watch()
+            seen.was_overloaded = self.watcher.load.was_high(time.time(), time.time() - began_s)
+            self.observed.append(seen)
             with Client(self.home) as client:
                 observation.release(client)
         for job_id in filter(None, [holder, *guests]):

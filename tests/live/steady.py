@@ -38,6 +38,8 @@ class Observed:
     alone_s: list[float] = field(default_factory=list)
     beside_s: list[float] = field(default_factory=list)
     guest_steps: int = 0
+    was_overloaded: bool = False
+    """Others used the machine meanwhile."""
 
     @property
     def slower(self) -> float:
@@ -51,17 +53,19 @@ class Observed:
 
     @property
     def shows(self) -> bool:
-        return len(self.alone_s) > 1 and bool(self.beside_s) and bool(self.guest_steps) and self.floor <= LOUD
+        is_whole = len(self.alone_s) > 1 and bool(self.beside_s) and bool(self.guest_steps)
+        return is_whole and self.floor <= LOUD and not self.was_overloaded
 
     @property
     def is_slow(self) -> bool:
         return self.shows and self.slower > BOUND + self.floor
 
     def __str__(self) -> str:
-        if len(self.alone_s) < 2:
+        if len(self.alone_s) < 2 or not self.beside_s:
             return "cut short"
         times = f"{len(self.beside_s)} times beside guests that made {self.guest_steps} steps"
-        return f"{self.slower:+.1%} ({times}; noise floor {self.floor:.1%})"
+        others = "; others used the machine meanwhile" if self.was_overloaded else ""
+        return f"{self.slower:+.1%} ({times}; noise floor {self.floor:.1%}{others})"
 
 
 class Observation:

@@ -59,9 +59,9 @@ class Load:
             self.seen.append((time.time(), foreign_s / (now_s - at_s) / self.cores))
         self._before = (now_s, busy_s, used_s)
 
-    def was_high(self, at: float) -> bool:
+    def was_high(self, at: float, lasted_s: float = BEFORE_S) -> bool:
         """In the stretch that ended then."""
-        lately = [part for seen_at, part in self.seen if at - BEFORE_S < seen_at <= at + 1.0]
+        lately = [part for seen_at, part in self.seen if at - lasted_s < seen_at <= at + 1.0]
         return not lately or sum(lately) / len(lately) > FOREIGN
 
 
