@@ -32,7 +32,7 @@ while True:
     optimizer.step()
 """
 SURVIVORS = ("cnn", "ema_replay")
-VICTIMS, AT_ONCE = int(os.environ.get("WEFT_TEST_DEATHS", "20")), 4
+VICTIMS, AT_ONCE = int(os.environ.get("WEFT_TEST_DEATHS", "12")), 4
 STOPPED_GRACE_S = 0.3
 
 pytestmark = pytest.mark.skipif(library_path() is None, reason="the native library was not built")
