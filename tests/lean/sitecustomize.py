@@ -7,9 +7,14 @@ as long as torch itself. Here the marks are left out until somebody wants more o
 import importlib
 import sys
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 NAME = "torch._dynamo"
+ASKED = {
+    "utils": SimpleNamespace(get_optimize_ddp_mode=lambda: "ddp_optimizer"),
+    "trace_rules": SimpleNamespace(clear_lru_cache=lambda: None),
+}
+"""What DistributedDataParallel and its process group ask of it though nobody compiles, and what it would answer."""
 
 
 class Lean(ModuleType):
@@ -23,6 +28,8 @@ class Lean(ModuleType):
         """Whatever else is wanted of it is in the whole one, which takes its place; a submodule, say, by its path."""
         if NAME not in sys.modules or (name.startswith("__") and name != "__path__"):
             raise AttributeError(name)  # it is being made, or looked at
+        if name in ASKED and finder in sys.meta_path:
+            return ASKED[name]
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
             del sys.modules[NAME]
