@@ -17,13 +17,15 @@ from typing import Any
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.node import laning, launch, shepherd
+from weft.node.control_page import ControlPage, create_page, open_control_page
 from weft.node.devices import Device
+from weft.node.entries import replace_file
 from weft.node.fencing import MARK
 from weft.node.kinds import Kind, Limits
-from weft.node.records import Record, replace_file
+from weft.node.records import Record
 from weft.node.tending import MASTER, SLAVE
 from weft.runtime import layout
-from weft.runtime.page import Page, PageError, create, open_page
+from weft.runtime.page import PageError
 
 SAID_BY_WEFT = (
     "WEFT_ARRAY_INDEX",
@@ -91,16 +93,16 @@ def limits_of(record: Record, kind: Kind) -> Limits:
     return kind.limits(device_bytes, (record.launch.get("limit_bytes") or device_bytes) - device_bytes)
 
 
-def page_for(path: Path, record: Record, kind: Kind) -> Page:
+def page_for(path: Path, record: Record, kind: Kind) -> ControlPage:
     """The page of a task that is to be launched, or that was launched by an earlier coordinator."""
     try:
         limit_bytes = limits_of(record, kind).device_bytes
         words = {layout.ATTEMPT: record.attempt, layout.LIMIT: limit_bytes}
-        return create(str(path), words | laning.words(record))
+        return create_page(str(path), words | laning.words(record))
     except FileExistsError:
         pass
     try:
-        return open_page(str(path))
+        return open_control_page(str(path))
     except PageError as error:
         raise WeftError(str(error)) from error
 
