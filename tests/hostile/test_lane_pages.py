@@ -25,7 +25,7 @@ from waiting import state_of, wait_until
 from weft.runtime import lanes
 
 ALL_ONES = (1 << 64) - 1
-STEPS = 400
+STEPS = 2000
 Damage = Callable[[Path], None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from damage import THINGS
 
 from waiting import wait_until
 
-NAMES = ("999.1.0.page", "999.1.0.page.1", "998.1.0.sock", "lane-7-7", ".weft-1-1")
+NAMES = ("{}.1.0.page", "{}.1.0.page.1", "{}.1.1.sock", "lane-7-{}", ".weft-4194302-{}")
+"""A page, a further rank's, a socket, a lane, a draft whose maker is dead."""
 ODD = {
     "a page of job 10**200": "1" + "0" * 200 + ".1.0.page",
     "a page of attempt 10**200": "1.1" + "0" * 200 + ".0.page",
@@ -29,10 +31,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from damage import THINGS
-folder, thing, names = Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
-for name in names:
-    path = folder / name
-    THINGS[thing](path)
+for argument in sys.argv[2:]:
+    thing, _, path = argument.partition("=")
+    THINGS[thing](Path(path))
 """
 WRITE = """
 import os, sys
@@ -47,8 +48,10 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     yield from crowded_box(tmp_path_factory.mktemp("hostile"))
 
 
-def make(box: Box, thing: str, *names: str) -> None:
-    done = box.python(MAKE, str(Path(__file__).parent), str(box.home.run), thing, *names)
+def make(box: Box, things: dict[str, str]) -> None:
+    """Things in the run folder, by their name there."""
+    made = [f"{thing}={box.home.run / name}" for name, thing in things.items()]
+    done = box.python(MAKE, str(Path(__file__).parent), *made)
     assert done.returncode == 0, done.stderr
 
 
@@ -56,20 +59,31 @@ def listing(box: Box) -> set[str]:
     return {path.name for path in box.sandbox.outside(box.home.run).iterdir()}
 
 
+def names_of(thing: str) -> set[str]:
+    return {name.format(900 + list(THINGS).index(thing)) for name in NAMES}
+
+
+EVERYTHING = {name: thing for thing in THINGS for name in names_of(thing)}
+
+
+def wait_until_cleared(box: Box, thing: str) -> None:
+    wait_until(lambda: not listing(box) & names_of(thing), lambda: f"{thing} is cleared: {sorted(listing(box))}")
+
+
 def test_entries_of_every_kind_are_survived_and_cleared(box: Box, attack: Attack) -> None:
-    """All at once: `attack` looks whether weft lives after each, and the restart finds them all again."""
+    make(box, EVERYTHING)
     for thing in THINGS:
         with attack(f"run folder: {thing} in the place of a page, a socket, a lane, a draft"):
-            make(box, thing, *NAMES)
-            wait_until(lambda: not listing(box) & set(NAMES), lambda: f"they are cleared: {sorted(listing(box))}")
+            wait_until_cleared(box, thing)
 
 
-@pytest.mark.parametrize("thing", THINGS)
-def test_entries_of_every_kind_are_survived_at_a_restart(box: Box, attack: Attack, thing: str) -> None:
-    with attack(f"run folder at a restart: {thing}"):
-        make(box, thing, *NAMES)
-        box.kill("coordinator")
-        wait_until(lambda: not listing(box) & set(NAMES), lambda: f"they are cleared: {sorted(listing(box))}")
+def test_entries_of_every_kind_are_survived_and_cleared_at_a_restart(box: Box, attack: Attack) -> None:
+    box.send(box.pid("coordinator"), signal.SIGSTOP)
+    make(box, EVERYTHING)
+    box.kill("coordinator")
+    for thing in THINGS:
+        with attack(f"run folder at a restart: {thing} in the place of a page, a socket, a lane, a draft"):
+            wait_until_cleared(box, thing)
 
 
 def test_odd_names_are_survived(box: Box, attack: Attack) -> None:
@@ -86,7 +100,7 @@ def test_odd_names_are_survived(box: Box, attack: Attack) -> None:
 def test_what_stands_where_the_next_page_belongs_is_put_aside(box: Box, attack: Attack, thing: str) -> None:
     with attack(f"run folder: {thing} where the page of the next job belongs"):
         number = int(box.submit_python("pass").split("_")[0])
-        make(box, thing, f"{number + 1}.1.0.page", f"{number + 1}.1.0.sock")
+        make(box, {f"{number + 1}.1.0.page": thing, f"{number + 1}.1.0.sock": thing})
         job_id = box.submit_python("print('hello')")
         job = box.wait_for(job_id)
         assert (job["state"], job["attempt"]) == ("SUCCEEDED", 1), job

@@ -65,6 +65,7 @@ class Tended:
         self._is_of_this_boot = record.boot_id == boot_id
         self._page: ControlPage | None = None
         self._leader: Process | None = None
+        self._is_damaged = False
         self._exit_codes: dict[int, int] = {}  # of shepherds that we spawned
         self._on_change = on_change
         self._spawned: Process | None = None
@@ -162,10 +163,12 @@ class Tended:
 
         A status counts once its shepherd has ended: until then only the job can have written it.
         """
+        if self._is_damaged:
+            return Sight.LOST  # what is written there later, by us when its processes end, says nothing of it
         try:
             return self._look()
         except DamagedRecordError as error:
-            self.why_lost = error.message
+            self._is_damaged, self.why_lost = True, error.message
             return Sight.LOST
 
     def _look(self) -> Sight:
