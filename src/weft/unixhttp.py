@@ -11,6 +11,16 @@ from io import BufferedReader
 
 LONGEST_LINE = 65536
 ENTER_AGAIN_S = 0.01
+BUSY = 503
+
+
+class BusyError(Exception):
+    """The server cannot answer now, and says in how many seconds to ask again. It has done nothing."""
+
+    def __init__(self, again_in_s: float, body: bytes) -> None:
+        super().__init__(again_in_s)
+        self.again_in_s = again_in_s
+        self.body = body
 
 
 class Connection:
@@ -29,16 +39,29 @@ class Connection:
             if self._socket is None:
                 self._connect(timeout_s)
             assert self._socket is not None
-            assert self._reader is not None
             self._socket.settimeout(timeout_s)
-            self._socket.sendall(_written(method, target, sent))
-            status, headers, body = _read(self._reader)
+            status, headers, body = self._exchanged(_written(method, target, sent))
         except (OSError, ValueError):
             self.close()
             raise
         if headers.get("connection", "").lower() == "close":
             self.close()
+        if status == BUSY and headers.get("retry-after", "").isdecimal():
+            raise BusyError(float(headers["retry-after"]), body)
         return status, body
+
+    def _exchanged(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
+        """The answer, also to a request of which the server did not read all: it may say why before it hangs up."""
+        assert self._socket is not None
+        assert self._reader is not None
+        try:
+            self._socket.sendall(request)
+        except ConnectionError as unsent:
+            try:
+                return _read(self._reader)
+            except (OSError, ValueError):
+                raise unsent from None
+        return _read(self._reader)
 
     def close(self) -> None:
         if self._reader is not None:
@@ -60,7 +83,7 @@ class Connection:
                 break
             except BlockingIOError:  # more are waiting to be let in than the server's queue holds
                 if time.monotonic() > deadline_s:
-                    raise TimeoutError("nobody lets us in") from None
+                    raise TimeoutError("the queue of connections stays full") from None
                 time.sleep(ENTER_AGAIN_S)
         self._reader = self._socket.makefile("rb")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -11,17 +12,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvicorn
 
 from waiting import wait_until
-from weft.control.peers import OwnConnections
+from weft.control.daemon import _listen
+from weft.control.listener import Listener
 from weft.home import Home
 from weft.node.sole import LockedError, holder_of, taken_lock
 from weft.unixhttp import Connection
@@ -96,25 +95,23 @@ def test_a_job_is_on_disk_before_its_submission_is_answered(home: Home, tmp_path
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 def test_somebody_else_is_turned_away_even_where_the_socket_lets_him_in() -> None:
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body"})
+    async def answer(connection: socket.socket) -> None:
+        connection.send(b"come in")
+        connection.close()
+
+    async def listen(path: Path) -> None:
+        listener = Listener(path, _listen)
+        listener.open()
+        path.chmod(0o666)
+        serving = asyncio.create_task(listener.run(answer))
+        assert await asyncio.to_thread(answer_to, 0, path) == b"come in"
+        assert await asyncio.to_thread(answer_to, STRANGER, path) == b""
+        serving.cancel()
+        listener.close()
 
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         Path(folder).chmod(0o755)
-        path = Path(folder) / "sock"
-        config = uvicorn.Config(answer, uds=str(path), http=OwnConnections, lifespan="off", log_config=None)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            wait_until(lambda: server.started, "it listens")
-            path.chmod(0o666)
-            assert answer_to(0, path).startswith(b"HTTP/1.1 200")
-            assert answer_to(STRANGER, path) == b""
-        finally:
-            server.should_exit = True
-            thread.join()
+        asyncio.run(listen(Path(folder) / "sock"))
 
 
 def answer_to(user: int, path: Path) -> bytes:

@@ -16,9 +16,11 @@ from office import MACHINE, devices, request
 
 from weft.control import writer as writers
 from weft.control.clock import Clock
+from weft.control.daemon import _listen as listening_socket
 from weft.control.fold import load_desk
 from weft.control.inputs import Cancel
 from weft.control.link import PROTOCOL, Link
+from weft.control.listener import Listener
 from weft.control.store import Store
 from weft.control.writer import Writer
 from weft.policies.registry import POLICIES
@@ -88,13 +90,16 @@ def folder() -> Iterator[Path]:
 
 def run(folder: Path, story: Callable[[Post], Awaitable[None]]) -> None:
     async def whole() -> None:
-        server = await post.link.listen(post.path)
+        listener = Listener(post.path, listening_socket)
+        listener.open()
+        server = asyncio.create_task(listener.run(post.link.admit))
         loop = asyncio.create_task(post.writer.run())
         try:
             await asyncio.wait_for(story(post), 30)
             assert not loop.done()
         finally:
-            server.close()
+            server.cancel()
+            listener.close()
             loop.cancel()
             await post.hang_up()
 

@@ -182,7 +182,7 @@ def test_a_really_full_database_recovers_when_there_is_room(run: Run, monkeypatc
     async def story(bench: Bench) -> None:
         await bench.ask(request())
         bench.store._db.execute("PRAGMA max_page_count = 1")  # it is set to what there is
-        large = {"command": ["true", "x" * 200_000]}
+        large = {"command": ["true", "x" * 100_000, "x" * 100_000]}
         with pytest.raises(StoreError, match="full"):
             await bench.ask(request(**large))
         assert list(bench.writer.desk.records) == ["1"]

@@ -16,6 +16,7 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
+from weft.limits import encoded_bytes
 from weft.node import laning, launch, shepherd
 from weft.node.devices import Device
 from weft.node.fencing import MARK
@@ -35,6 +36,22 @@ SAID_BY_WEFT = (
     "MASTER_PORT",
 )
 DEFAULTED = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+
+
+def checked_launch(asked: Any) -> dict[str, Any]:
+    """What an order says of a launch; WeftError if no task could be started with it."""
+    try:
+        words, env = asked["command"], asked["env"]
+        folder, umask, tasks, each = asked["cwd"], asked["umask"], asked["tasks"], asked["devices_per_task"]
+    except (TypeError, KeyError) as error:
+        raise WeftError(f"its order is not complete: {error}") from error
+    if not isinstance(env, dict) or not isinstance(words, list):
+        raise WeftError("its order is malformed")
+    for text in [folder, *words, *env.keys(), *env.values()]:
+        encoded_bytes(text, "a text in its order")
+    if not words or not all(isinstance(number, int) and number >= 0 for number in (umask, tasks, each)) or not tasks:
+        raise WeftError("its order is malformed")
+    return dict(asked)
 
 
 def mark_of(run: Path, record: Record, rank: int) -> str:
