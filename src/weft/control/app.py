@@ -40,6 +40,8 @@ CODES = (
 )
 ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 PIECE_BYTES = 1 << 16
+MOST_SAID = 500
+"""Letters of a refusal: it repeats what was sent."""
 LOOK_EVERY_S = 0.1
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": answers.Problem, "description": text}
@@ -230,8 +232,9 @@ async def _say_malformed(request: Request, error: Exception) -> Response:
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     what = str(first["msg"]).removeprefix("Value error, ")
     message, _, hint = what.partition("\nhint: ")
+    said = f"{where}: {message}" if where else message
     return Plain(
-        {"error": f"{where}: {message}" if where else message, "hint": hint or "weft --help; for programs: /v1/docs"},
+        {"error": said[:MOST_SAID], "hint": hint or "weft --help; for programs: /v1/docs"},
         422,
     )
 

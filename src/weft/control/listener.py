@@ -31,6 +31,7 @@ class Listener:
         self._path = path
         self._listen = listen
         self._socket: socket.socket | None = None
+        self._identity: tuple[int, int] | None = None
         self._spare = -1
         self.is_exhausted = False
         """The last connection could not be accepted for want of descriptors or memory."""
@@ -39,6 +40,7 @@ class Listener:
         """Listen, unless we do. Raises what binding a socket raises."""
         if self._socket is None:
             self._socket = self._listen(self._path)
+            self._identity = _identity(self._path)
         if self._spare < 0:
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -99,11 +101,11 @@ class Listener:
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def _look(self) -> None:
-        """Listen anew where our socket was removed: a log-out may empty the folders in memory (RemoveIPC)."""
-        if self._path.exists():
-            return
-        log.warning("%s is gone; listening anew", self._path)
-        self.close()
+        """Listen anew where our socket was removed, or something else is in its place: a log-out may empty the folders
+        in memory (RemoveIPC)."""
+        if _identity(self._path) != self._identity:
+            log.warning("%s is gone; listening anew", self._path)
+            self.close()
 
     def close(self) -> None:
         if self._socket is not None:
@@ -112,6 +114,14 @@ class Listener:
         if self._spare >= 0:
             os.close(self._spare)
             self._spare = -1
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 async def _handed_over(admit: Callable[[socket.socket], Awaitable[None]], connection: socket.socket) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.limits import encoded_bytes
 from weft.node import laning, launch, shepherd
 from weft.node.devices import Device
 from weft.node.fencing import MARK
@@ -39,18 +38,19 @@ DEFAULTED = [number for number in signal.valid_signals() if number not in (signa
 
 
 def checked_launch(asked: Any) -> dict[str, Any]:
-    """What an order says of a launch; WeftError if no task could be started with it."""
+    """What an order says of a launch; WeftError if it is not what a launch needs. What the kernel refuses of it is
+    reported by the shepherd."""
     try:
         words, env = asked["command"], asked["env"]
-        folder, umask, tasks, each = asked["cwd"], asked["umask"], asked["tasks"], asked["devices_per_task"]
+        folder, numbers = asked["cwd"], [asked[name] for name in ("umask", "tasks", "devices_per_task")]
     except (TypeError, KeyError) as error:
         raise WeftError(f"its order is not complete: {error}") from error
-    if not isinstance(env, dict) or not isinstance(words, list):
+    if not isinstance(env, dict) or not isinstance(words, list) or not words or not asked["tasks"]:
         raise WeftError("its order is malformed")
-    for text in [folder, *words, *env.keys(), *env.values()]:
-        encoded_bytes(text, "a text in its order")
-    if not words or not all(isinstance(number, int) and number >= 0 for number in (umask, tasks, each)) or not tasks:
-        raise WeftError("its order is malformed")
+    if not all(isinstance(text, str) for text in [folder, *words, *env, *env.values()]):
+        raise WeftError("something in its command or environment is not a text")
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise WeftError("a number in its order makes no sense")
     return dict(asked)
 
 
