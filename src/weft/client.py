@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.job_request import checked_id, job_request
-from weft.unixhttp import BUSY, BusyError, Connection
+from weft.unixhttp import Connection
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -205,11 +205,11 @@ class Client:
         busy_until_s = time.monotonic() + self.timeout_s
         while True:
             try:
-                return _checked(*self._connection.request(method, target, written, self.timeout_s + waits_s))
-            except BusyError as busy:
-                if time.monotonic() + busy.again_in_s > busy_until_s:
-                    return _checked(BUSY, busy.body)
-                time.sleep(busy.again_in_s)
+                answer = self._connection.request(method, target, written, self.timeout_s + waits_s)
+                again_in_s = self._connection.again_in_s
+                if again_in_s is None or time.monotonic() + again_in_s > busy_until_s:
+                    return _checked(*answer)
+                time.sleep(again_in_s)
             except TimeoutError:
                 raise self._silent() from None
             except PermissionError as error:

@@ -11,16 +11,6 @@ from io import BufferedReader
 
 LONGEST_LINE = 65536
 ENTER_AGAIN_S = 0.01
-BUSY = 503
-
-
-class BusyError(Exception):
-    """The server cannot answer now, and says in how many seconds to ask again. It has done nothing."""
-
-    def __init__(self, again_in_s: float, body: bytes) -> None:
-        super().__init__(again_in_s)
-        self.again_in_s = again_in_s
-        self.body = body
 
 
 class Connection:
@@ -30,6 +20,8 @@ class Connection:
         self._path = path
         self._socket: socket.socket | None = None
         self._reader: BufferedReader | None = None
+        self.again_in_s: float | None = None
+        """The server did not do what it was last asked, and says when to ask again."""
 
     def request(self, method: str, target: str, sent: bytes | None, timeout_s: float) -> tuple[int, bytes]:
         """The status and the body of the answer."""
@@ -46,8 +38,8 @@ class Connection:
             raise
         if headers.get("connection", "").lower() == "close":
             self.close()
-        if status == BUSY and headers.get("retry-after", "").isdecimal():
-            raise BusyError(float(headers["retry-after"]), body)
+        again_in = headers.get("retry-after", "")
+        self.again_in_s = float(again_in) if again_in.isdecimal() else None
         return status, body
 
     def _exchanged(self, request: bytes) -> tuple[int, dict[str, str], bytes]:

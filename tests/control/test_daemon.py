@@ -107,6 +107,7 @@ def test_somebody_else_is_turned_away_even_where_the_socket_lets_him_in() -> Non
         assert await asyncio.to_thread(answer_to, 0, path) == b"come in"
         assert await asyncio.to_thread(answer_to, STRANGER, path) == b""
         serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
         listener.close()
 
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:

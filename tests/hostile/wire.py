@@ -14,8 +14,8 @@ ANSWER_S = 30.0
 
 def connected(path: Path, timeout_s: float = ANSWER_S) -> socket.socket:
     line = socket.socket(socket.AF_UNIX)
+    line.connect(str(path))  # waits while the queue of connections is full
     line.settimeout(timeout_s)
-    line.connect(str(path))
     return line
 
 

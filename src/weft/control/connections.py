@@ -14,10 +14,12 @@ from weft.node import descriptors
 
 MOST = 1_000
 LEAST = 8
-IDLE_S = 15.0
-"""For a connection without a request, or with part of the head of one; uvicorn closes those without a byte sooner."""
-STUCK_S = 30.0
-"""For an answer of which the client reads nothing."""
+IDLE_S = 10.0
+"""For a connection without a request, or with part of the head of one."""
+STUCK_S = 300.0
+"""For an answer of which the client reads nothing: it may be looked at page by page."""
+STALLED_S = 5.0
+"""The same, when there is no other place for a new connection."""
 SWEEP_EVERY_S = 1.0
 AGAIN_IN_S = 1
 FULL = json.dumps({"error": "weft has too many connections", "hint": "try again; many waiting clients?"}).encode()
@@ -61,7 +63,7 @@ class RestConnection(H11Protocol):
 
 
 class Connections:
-    """Those of one server. When all places are taken, the longest idle one is closed; without one, none is let in."""
+    """Those of one server. When all places are taken, the one idle for longest is closed; all busy, none is let in."""
 
     def __init__(self, server: uvicorn.Server, most: int) -> None:
         self._server = server
@@ -101,8 +103,9 @@ class Connections:
 
 
 def _make_room(present: list[RestConnection]) -> bool:
-    """Close the idle connection that has had nothing to do for longest; False if none is idle."""
-    idle = [each for each in present if not each.is_served]
+    """Close the connection that has made no progress for longest; False if none is idle or stalled."""
+    now_s = time.monotonic()
+    idle = [each for each in present if not each.is_served or each.stalled_s(now_s) > STALLED_S]
     if not idle:
         return False
     oldest = min(idle, key=lambda each: each.since_s)

@@ -104,8 +104,16 @@ class Link:
         self._unread.pop((order.get("job", ""), order.get("attempt", 0)), None)
         if order["type"] == "run":
             message = f"its order cannot be sent to the node: {why}"[:1000]
-            self._begin(self._ask(Report(order["job"], order["attempt"], "refused", {"message": message})))
+            self._begin(self._fail(Report(order["job"], order["attempt"], "refused", {"message": message})))
             self.send([{key: order[key] for key in ("job", "attempt", "generation")} | {"type": "stop"}])
+
+    async def _fail(self, report: Report) -> None:
+        with contextlib.suppress(LeavingError):  # it is refused again after the next hello
+            while True:
+                try:
+                    return await self._ask(report)
+                except StoreError:  # a full disk
+                    await asyncio.sleep(TRY_AGAIN_S)
 
     async def leave(self) -> None:
         if self._stream is not None:

@@ -48,8 +48,8 @@ def _check_words(words: list[str]) -> None:
     limits.check_command(words)
 
 
-def _check_name(name: object) -> None:
-    limits.check_name("name", name)
+def _named(what: str) -> PlainValidator:
+    return _checked(lambda text: limits.check_name(what, text), str)
 
 
 TEXT = {"type": "string", "pattern": "^[^\\x00]*$"}
@@ -75,11 +75,10 @@ Folder = Annotated[
     _checked(limits.check_folder, str),
     WithJsonSchema({"type": "string", "pattern": "^/[^\\x00]*$", "maxLength": limits.PATH_BYTES}),
 ]
-Name = Annotated[
-    str,
-    _checked(_check_name, str),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limits.NAME_LETTERS, "pattern": "^[ -~]+$"}),
-]
+NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limits.NAME_LETTERS, "pattern": "^[ -~]+$"})
+Name = Annotated[str, _named("name"), NAME]
+Tenant = Annotated[str, _named("tenant"), NAME]
+DeviceType = Annotated[str, _named("device type"), NAME]
 ID = r"^[1-9][0-9]{0,14}(_(0|[1-9][0-9]{0,6}))?$"
 JobId = Annotated[str, InPath(pattern=ID, description="17, or 17_3 for element 3 of array 17")]
 Reference = Annotated[str, Field(pattern=ID)]
@@ -108,7 +107,7 @@ class JobRequest(Strict):
     gpu_mem_bytes: Bytes | None = None
     mem_bytes: Bytes | None = None
     job_class: Literal["auto", "guaranteed", "opportunistic"] = Field("auto", alias="class")
-    tenant: Name = "default"
+    tenant: Tenant = "default"
     time_s: float | None = Field(None, gt=0, le=LONGEST_S, allow_inf_nan=False)
     steps: int | None = Field(None, ge=1, le=2**53)
     retries: int = Field(0, ge=0, le=1_000)
@@ -125,7 +124,7 @@ class JobRequest(Strict):
     )
     array: str | None = Field(None, max_length=10_000)
     after: list[Reference] = Field(default=[], max_length=limits.AWAITED)
-    types: list[Name] | None = Field(None, min_length=1, max_length=100)
+    types: list[DeviceType] | None = Field(None, min_length=1, max_length=100)
     stdin: bool = False
     split: bool = False
     tty: Window | None = None
