@@ -131,13 +131,13 @@ def test_silent_connections_do_not_pile_up(box: Box, attack: Attack, node_socket
 def test_a_socket_in_the_place_of_the_daemons_is_replaced(box: Box, attack: Attack, node_socket: Path) -> None:
     inside = str(Path(box.says("doctor", "--socket").strip()).with_name("node.sock"))
     with attack("link: another process listens in the place of the daemon"):
-        before = node_socket.stat().st_ino
         false = box.start(sys.executable, "-c", FALSE_DAEMON, inside, stdin=-1, text=True)
         try:
             assert false.stdout is not None
             assert false.stdout.readline() == "bound\n"
-            wait_until(lambda: node_socket.exists() and node_socket.stat().st_ino != before, "it is replaced")
-            wait_until(lambda: exchanged(node_socket, b"{\n") == b"", "the daemon listens there")
+            theirs = node_socket.stat().st_ino
+            wait_until(lambda: node_socket.exists() and node_socket.stat().st_ino != theirs, "it is replaced")
+            assert exchanged(node_socket, b"{\n") == b"", "the daemon listens there"
         finally:
             false.terminate()
             false.communicate()

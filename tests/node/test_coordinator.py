@@ -373,3 +373,21 @@ def test_lines_that_are_no_messages_are_skipped(node: Node) -> None:
     node.daemon.send(node.run_order("true", job="2"))
     assert node.daemon.end("2")["exit_code"] == 0
     assert len(node.daemon.hellos) == 1, "the line was never closed"
+
+
+def test_without_descriptors_no_job_is_started_and_those_that_run_go_on(node: Node) -> None:
+    assert node.process is not None
+    pid, go_on = node.process.pid, node.folder / "go-on"
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    node.daemon.send(node.run_order("sh", "-c", UNTIL_TOLD.format(go_on)))
+    node.daemon.next("started")
+    is_open = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (is_open + 8, before[1]))
+    node.daemon.send(node.run_order("true", job="2", on=(1,)))
+    wait_until(lambda: "few are left" in str(node.daemon.progress[-1]["warnings"]), "it says so")
+    assert not node.daemon.all("started", "2")
+    go_on.touch()
+    assert node.daemon.end()["exit_code"] == 0
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    assert node.daemon.end("2")["exit_code"] == 0
+    wait_until(lambda: not node.daemon.progress[-1]["warnings"], "nothing is left to say")

@@ -79,7 +79,7 @@ async def serve(
     connections = Connections(server, most_connections())
     nodes, people = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
     supervisor = Supervisor()
-    house.watched += [supervisor.warnings, connections.warnings, lambda: link.warnings]
+    house.watched += [supervisor.warnings, connections.warnings, nodes.warnings, people.warnings, lambda: link.warnings]
     lasting: dict[str, Callable[[], Awaitable[object]]] = {
         "writer": writer.run,
         "rest": lambda: _answer(server),

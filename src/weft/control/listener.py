@@ -107,6 +107,10 @@ class Listener:
             log.warning("%s is gone; listening anew", self._path)
             self.close()
 
+    def warnings(self) -> list[str]:
+        refused = f"no connection to {self._path.name} can be accepted: too many files are open, or no memory is left"
+        return [refused] if self.is_exhausted else []
+
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
