@@ -108,21 +108,28 @@ class Writer:
 
     async def _handle(self, waiting: Waiting) -> None:
         """As one instant. If that fails in an unforeseen way, each input is an instant of its own: one is refused."""
-        try:
-            async with self.changed:
-                outcome, seq, now = await self._instant(waiting)
-                await self._conclude(waiting, outcome, seq, now)
-                self.changed.notify_all()
-        except StoreError as error:
-            await self._start_over(waiting, error)
-        except Exception as error:
-            log.exception("an instant of %d inputs failed; folding the log anew", len(waiting))
+        async with self.changed:
+            failure = await self._attempted(waiting)
+            self.changed.notify_all()
+        if isinstance(failure, StoreError):
+            await self._start_over(waiting, failure)
+        elif failure is not None:
+            log.error("an instant of %d inputs failed; folding the log anew", len(waiting), exc_info=failure)
             await self._fold()
             if len(waiting) > 1:
                 for each in waiting:
                     await self._handle([each])
             else:
-                await self._reject(*waiting[0], error)
+                await self._reject(*waiting[0], failure)
+
+    async def _attempted(self, waiting: Waiting) -> Exception | None:
+        """Why nothing of the instant has happened; None if it is on disk. What follows from it is not tried again."""
+        try:
+            outcome, seq, now = await self._instant(waiting)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the state is on disk as it was
+            return error
+        await self._conclude(waiting, outcome, seq, now)
+        return None
 
     async def _instant(self, waiting: Waiting) -> tuple[Outcome, int, float]:
         """On disk when this returns; on any error nothing of it is."""
@@ -168,7 +175,7 @@ class Writer:
         taken = snapshot(self.desk.scheduler.ledger)
         try:
             await asyncio.to_thread(self._store.put_snapshot, seq, now, taken, now - self._log_days * DAY_S)
-        except (StoreError, ValueError, TypeError) as error:
+        except StoreError as error:
             log.warning("no snapshot: %s", error)
         else:
             self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
