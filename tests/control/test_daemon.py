@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -221,3 +222,32 @@ def test_a_daemon_whose_sockets_were_removed_listens_anew(home: Home) -> None:
         home.socket.unlink()
         wait_until(home.socket.exists, "it listens anew")
         assert ask(home, "GET", "/v1/health")[0] == 200
+
+
+def test_a_daemon_without_descriptors_refuses_connections_and_goes_on(home: Home) -> None:
+    with daemon(home) as process:
+        before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        is_open = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (is_open, before[1]))
+        for _ in range(3):
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(30)
+                line.connect(str(home.socket))
+                assert line.recv(1) == b"", "it is closed at once"
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+        status, health = ask(home, "GET", "/v1/health")
+        assert status == 200
+        assert isinstance(health, dict)
+        assert health["pid"] == process.pid
+
+
+def test_a_daemon_raises_its_own_limit_of_open_files_alone(home: Home) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with daemon(home, ["prlimit", "--nofile=512:"]) as process:
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (min(hard, 1 << 16), hard)
+        assert b"WEFT_SOFT_NOFILE" not in Path(f"/proc/{process.pid}/environ").read_bytes()
+        assert ask(home, "POST", "/v1/jobs", {"command": ["true"], "hold": True})[0] == 201
+        _, job = ask(home, "GET", "/v1/jobs/1")
+        assert isinstance(job, dict)
+        assert "PATH" in job["env"]
+        assert "WEFT_SOFT_NOFILE" not in job["env"]
