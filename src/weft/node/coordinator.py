@@ -19,7 +19,8 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import belonging, devices, fencing, kinds, laning, records
+from weft.jsonlines import Message
+from weft.node import belonging, descriptors, devices, fencing, kinds, laning, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
 from weft.node.children import Reaper, in_thread
@@ -30,13 +31,15 @@ from weft.node.ground import Graces, Ground
 from weft.node.guarding import Guard
 from weft.node.holding import Key
 from weft.node.kinds import Kind
-from weft.node.link import Link, Message
+from weft.node.launch_check import checked_launch
+from weft.node.link import Link
 from weft.node.measuring import Measuring
 from weft.node.order import Order, State, Wanted
 from weft.node.records import DamagedRecordError, Record
 from weft.node.seat import Seat
 from weft.node.serving import service_at
 from weft.node.sole import taken_lock
+from weft.node.supervisor import Supervisor
 from weft.runtime.failing import reach
 
 FAIL_POINTS = (
@@ -78,7 +81,8 @@ class Coordinator:
         self._lives: set[asyncio.Task[None]] = set()
         self._generations: dict[str, int] = {}
         self._named: set[Key] = set()
-        self._link = Link(home.node_socket, self._hello, self._receive)
+        self._link = Link(home.node_socket, self._hello, self._receive, self._refuse)
+        self._supervisor = Supervisor()
         self._reaper = Reaper(self._child_ended)
         self._is_leaving = asyncio.Event()
         self._ground = Ground(
@@ -105,12 +109,11 @@ class Coordinator:
             except Exception as error:  # noqa: BLE001 - a full disk, say; it is taken up when it is ordered
                 log.warning("job %s, attempt %d cannot be adopted yet: %r", job, attempt, error)
                 self._unadopted.add((job, attempt))
-        lasting = [asyncio.create_task(each) for each in (self._link.run(), self._tick(), self._watch_guests())]
-        leaving = asyncio.create_task(self._is_leaving.wait())
-        await asyncio.wait([*lasting, leaving], return_when=asyncio.FIRST_COMPLETED)
-        for ended in lasting:
-            if ended.done():
-                ended.result()  # raises: none ever ends
+        lasting = {"link": self._link.run, "tick": self._tick, "guests": self._watch_guests}
+        kept = [self._supervisor.start(name, work) for name, work in lasting.items()]
+        await self._is_leaving.wait()
+        for task in kept:
+            task.cancel()
 
     def _adopt(self, job: str, number: int) -> None:
         home = self._ground.home
@@ -212,7 +215,8 @@ class Coordinator:
             about = {"job": job, "attempt": number, "generation": order.generation}
             self._report({**about, "what": "lost", "message": self._damaged[key]})
         elif order.wanted is Wanted.RUN:
-            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, message["launch"])
+            asked = checked_launch(message["launch"])
+            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked)
             self._fence_older(job, number)
             self._begin(Attempt(self._ground, record, order))
         else:
@@ -224,6 +228,14 @@ class Coordinator:
             return records.read_record(self._ground.home, *key) is not None
         except DamagedRecordError:
             return True
+
+    def _refuse(self, message: Message, why: str) -> None:
+        """An order that cannot be followed fails its job: the daemon would send the same one again."""
+        job, number = message.get("job"), message.get("attempt")
+        if message["type"] == "run" and isinstance(job, str) and isinstance(number, int):
+            self._named.add((job, number))
+            if (job, number) not in self._attempts:
+                self._report({"job": job, "attempt": number, "generation": 0, "what": "refused", "message": why[:1000]})
 
     def _take(self, attempt: Attempt, order: Order) -> None:
         if order != attempt.order:
@@ -300,7 +312,7 @@ class Coordinator:
                 await self._measure()
             with contained("no progress is told"):
                 if not self._link.is_choked:
-                    self._link.send({"type": "progress", "jobs": self._progress()})
+                    self._link.send({"type": "progress", "jobs": self._progress(), "warnings": self._warnings()})
             if count % DEVICES_TICKS == 0:
                 with contained("nothing is tidied"):
                     self._tidy()
@@ -336,6 +348,13 @@ class Coordinator:
                     said[attempt.record.job] = attempt.progress() | self._needs(attempt)
         return said
 
+    def _warnings(self) -> list[str]:
+        found = [f"coordinator: {each}" for each in self._supervisor.warnings()]
+        if descriptors.are_scarce():
+            left = f"of {descriptors.limit()} open files few are left"
+            found.append(f"coordinator: {left}; no job is started (ulimit -n)")
+        return found
+
     def _needs(self, attempt: Attempt) -> dict[str, Any]:
         return {"generation": attempt.record.generation, "needs_bytes": self._measuring.needs_bytes(attempt)}
 
@@ -361,6 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    descriptors.raise_limit()
     try:
         home = Home.find()
         home.make()

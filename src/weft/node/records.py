@@ -24,13 +24,14 @@ from weft.core.errors import WeftError
 from weft.core.value import value
 from weft.home import Home
 from weft.node.entries import EntryError, discard, read_file, replace_file
+from weft.node.launch_check import MOST_TASKS, checked_launch
 from weft.node.pages import is_used
 from weft.node.seat import HOLDER, Seat
 from weft.node.snapshot import MOST_PID
 from weft.runtime.procfs import start_time
 
 T = TypeVar("T")
-MOST_TASKS, MOST_LANES = 4096, 1 << 31
+MOST_LANES = 1 << 31
 MOST_SAID, SHOWN = 2000, 100
 
 A_JOB, AN_ATTEMPT = re.compile(r"[0-9]+(?:_[0-9]+)?"), re.compile(r"[0-9]{1,18}")
@@ -96,7 +97,6 @@ class DamagedRecordError(WeftError):
 def record_of(said: Any) -> Record:
     """What attempt.json says, every part of it checked. One that was written before there were seats held its
     devices."""
-    launch = _dict(said, "launch")
     seat = said.get("seat")
     return Record(
         job=_text(said, "job"),
@@ -105,30 +105,10 @@ def record_of(said: Any) -> Record:
         devices=tuple(_wholes(said, "devices")),
         boot_id=_text(said, "boot_id"),
         master_port=_whole(said, "master_port", 65535),
-        launch=_launch(launch),
+        launch=checked_launch(said["launch"]),
         seat=_seat(seat) if isinstance(seat, dict) else HOLDER,
         lane=_whole(said, "lane", MOST_LANES) if "lane" in said else 0,
     )
-
-
-def _launch(said: dict[str, Any]) -> dict[str, Any]:
-    _whole(said, "tasks", MOST_TASKS)
-    _whole(said, "devices_per_task", MOST_TASKS)
-    if not said["tasks"]:
-        raise ValueError("tasks is 0")
-    for name in ("memory_bytes", "limit_bytes", "umask"):
-        if said.get(name) is not None:
-            _whole(said, name)
-    if said.get("tty") is not None:
-        size = _dict(said, "tty")
-        for name in size:
-            _whole(size, str(name), 65535)
-    _text(said, "cwd")
-    if not isinstance(said.get("command"), list) or not said["command"]:
-        raise TypeError("command is no list")
-    if not all(isinstance(each, str) for each in [*said["command"], *_dict(said, "env").values()]):
-        raise TypeError("command or env has something else than text")
-    return said
 
 
 def _seat(said: dict[str, Any]) -> Seat:
@@ -170,13 +150,6 @@ def _text(said: Any, name: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"{name} is no text")
     return text
-
-
-def _dict(said: Any, name: str) -> dict[str, Any]:
-    found = said[name]
-    if not isinstance(found, dict):
-        raise TypeError(f"{name} is no table")
-    return found
 
 
 def folder_of(home: Home, job: str, attempt: int) -> Path:
@@ -227,7 +200,7 @@ def _read(path: Path, reading: Callable[[Any], T]) -> T | None:
         return None
     try:
         return reading(json.loads(content))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, WeftError) as error:
         raise DamagedRecordError(path, str(error)[:SHOWN] or type(error).__name__) from error
 
 
