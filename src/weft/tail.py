@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import stat
 from pathlib import Path
 
+from weft.core.errors import InputError
+
+NO_LOG = "the job has put something else in its place"
 AT_ONCE_BYTES = 1 << 16
 SOON_S, LATER_S = 0.02, 0.1
+
+
+def open_log(path: Path) -> int | None:
+    """A log to be read; None if there is none. What a job has put in its place is neither waited for nor followed."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", NO_LOG) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise InputError(f"{path} cannot be read: it is no regular file", NO_LOG)
+    return fd
 
 
 class Tail:
@@ -20,8 +37,7 @@ class Tail:
     def read(self) -> bytes:
         """The next bytes, or none for now."""
         if self._fd is None:
-            with suppress(FileNotFoundError):
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = open_log(self._path)
         return os.read(self._fd, AT_ONCE_BYTES) if self._fd is not None else b""
 
     def close(self) -> None:

@@ -268,6 +268,32 @@ DAMAGED_RECORDS = {
 }
 
 
+def fuzz(seed: int) -> Damage:
+    """Edge values and noise in the page, garbage in the records, anything in the run folder, for a while."""
+
+    def damage(attempt: Path) -> None:
+        chance, page = random.Random(seed), Path(os.environ["WEFT_PAGE"])
+        numbers = (0, 1, 99, 1 << 31, 1 << 32, 1 << 53, 1 << 63, ALL_ONES)
+        for _ in range(200):
+            with page.open("r+b") as file:
+                file.seek(8 * chance.randrange(8, 140))
+                file.write(struct.pack("=Q", chance.choice(numbers)))
+            if chance.random() < 0.1:
+                name = chance.choice(["0/status.json", "0/shepherd.json", "attempt.json", "0/launch"])
+                chance.choice(list(GARBAGE.values()))(attempt / name)
+            if chance.random() < 0.1:
+                name = chance.choice(
+                    [f"{seed + 700}.1.0.page", f"lane-9-{seed}", f"{page.name}.1", f"{seed + 700}.1.0.sock"]
+                )
+                chance.choice(list(THINGS.values()))(page.with_name(name))
+            time.sleep(0.01)
+
+    return damage
+
+
+FUZZ = {f"seed {seed}": fuzz(seed) for seed in range(20)}
+
+
 # ---- the job
 
 
@@ -278,6 +304,8 @@ def main(kind: str, shared: Path) -> None:
         "pages": (DAMAGED_PAGES, Path(os.environ["WEFT_PAGE"])),
         "records": (DAMAGED_RECORDS, attempt),
         "statuses": (DAMAGED_STATUSES, attempt / "0" / "status.json"),
+        "logs": (THINGS, attempt.parents[1] / "task-0.log"),
+        "fuzz": (FUZZ, attempt),
         "orphaned": ({name: orphaned(each) for name, each in DAMAGED_STATUSES.items()}, attempt),
     }
     table, path = damages[kind]
@@ -286,7 +314,7 @@ def main(kind: str, shared: Path) -> None:
         time.sleep(0.02)
     list(table.values())[index](path)
     (shared / f"done-{index}").touch()
-    if kind == "statuses":
+    if kind in ("statuses", "fuzz"):
         sys.exit(3)
     time.sleep(3600)
 

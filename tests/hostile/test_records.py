@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from arrays import Attackers, crowded_box
 from box import Attack, Box
-from damage import DAMAGED_RECORDS, DAMAGED_STATUSES
+from damage import DAMAGED_RECORDS, DAMAGED_STATUSES, FUZZ, THINGS
 
 FORGER = """
 import json, os, signal, time
@@ -74,6 +74,19 @@ def test_a_damaged_record_found_at_a_restart_loses_the_attempt(box: Box, attack:
             assert "is damaged" in job["reason"], job
 
 
+def test_what_stands_in_the_place_of_a_log_is_not_waited_for(box: Box, attack: Attack) -> None:
+    attackers = Attackers(box, "logs", len(THINGS))
+    attackers.go()
+    for index, name in enumerate(THINGS):
+        with attack(f"records: {name} in the place of the log, which is read"):
+            job_id = attackers.job_ids[index]
+            status, said = box.rest("GET", f"/v1/jobs/{job_id}/logs")
+            assert (status, said["hint"]) == (400, "the job has put something else in its place"), said
+    done = box.weft("logs", attackers.job_ids[2])
+    assert "it is no regular file" in done.stderr
+    box.says("cancel", *attackers.job_ids)
+
+
 def test_a_forged_status_frees_nothing_that_still_runs(box: Box, attack: Attack) -> None:
     forger = FORGER.replace("{status}", repr(FORGED))
     with attack("records: a forged status while the shepherd lives"):
@@ -107,3 +120,14 @@ def test_a_forged_shepherd_has_nobody_signalled(box: Box, attack: Attack) -> Non
             box.weft("cancel", job_id)
             box.wait_for(job_id)
             assert box.is_alive(int(leader))
+
+
+def test_jobs_that_write_anything_anywhere_end_themselves_alone(box: Box, attack: Attack) -> None:
+    """They may well write what is sane, and end as if nothing had been."""
+    attackers = Attackers(box, "fuzz", len(FUZZ))
+    attackers.go(but_not=range(len(FUZZ)))
+    for index, name in enumerate(FUZZ):
+        with attack(f"records: page, records and run folder, {name}"):
+            if index == len(FUZZ) // 2:
+                box.kill("coordinator")
+            box.wait_for(attackers.job_ids[index])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from importlib import resources
 from pathlib import Path
@@ -29,6 +30,7 @@ from weft.control.why import why_ended, why_live, with_estimate
 from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
 from weft.limits import body_bytes
+from weft.tail import open_log
 
 CODES = (
     (NotFoundError, 404),
@@ -153,7 +155,10 @@ def _one_job(app: FastAPI, house: House) -> None:
         async with house.settled:
             house.job(job_id)
         path = house.home.log(job_id, task, split=stream == "err")
-        if not path.exists() and not (follow and job_id in house.desk.records):
+        fd = open_log(path)  # what is no log is an error here, before the answer has begun
+        if fd is not None:
+            os.close(fd)
+        elif not (follow and job_id in house.desk.records):
             raise NotFoundError(f"task {task} of job {job_id} has written nothing to {stream}", "has it started?")
         return StreamingResponse(_pieces(house, job_id, path, offset, follow), media_type="text/plain; charset=utf-8")
 
@@ -209,8 +214,8 @@ async def _pieces(house: House, job_id: str, path: Path, offset: int, follow: bo
     """A log from an offset on; followed, until its job is over and everything is read."""
     while True:
         is_over = job_id not in house.desk.records
-        if path.exists():
-            with path.open("rb") as file:
+        if (fd := open_log(path)) is not None:
+            with os.fdopen(fd, "rb") as file:
                 file.seek(offset)
                 while piece := file.read(PIECE_BYTES):
                     offset += len(piece)
