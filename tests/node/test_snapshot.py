@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from waiting import wait_until
@@ -56,6 +56,7 @@ def use_all_of(look: Snapshot) -> None:
     assert 1024 * words[layout.PERSISTENT] < 1 << 63
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(min_size=0, max_size=2 * layout.PAGE_BYTES))
 def test_any_bytes_are_a_sane_page_or_a_reason(content: bytes) -> None:
     with suppress(DamagedPageError):
@@ -63,7 +64,7 @@ def test_any_bytes_are_a_sane_page_or_a_reason(content: bytes) -> None:
 
 
 @given(words_of_a_page, st.binary(min_size=256, max_size=256), st.integers(0, layout.PAGE_BYTES - 256))
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_edge_values_and_noise_are_a_sane_page_or_a_reason(words: dict[int, int], noise: bytes, at: int) -> None:
     content = bytearray(page_with(words))
     content[at : at + 256] = noise
@@ -92,6 +93,7 @@ def test_a_loss_that_is_no_number_damages_no_page() -> None:
 steps = st.tuples(st.integers(0, 1 << 53), st.floats(0, 1e10, allow_nan=False), st.floats(0, 1e10, allow_nan=False))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, max_size=30))
 def test_steps_that_jump_and_go_back_give_a_finite_rate_or_none(seen: list[tuple[int, float, float]]) -> None:
     gauge, pace = Gauge(), Pace()

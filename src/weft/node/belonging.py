@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.core.value import value
 from weft.node import processes
-from weft.node.fencing import MARK, Tree
+from weft.node.fencing import MARK, Tree, end_tree
 from weft.node.processes import Process
 
 PAGE = "WEFT_PAGE"
@@ -49,6 +49,11 @@ def tree_of_attempt(run: Path, job: str, attempt: int) -> Tree:
             rank = rest.partition(b"\0")[0].decode("ascii", "replace")
             marks.add(f"{run}/{job}.{attempt}.{rank}")
     return Tree(frozenset(), frozenset(marks))
+
+
+def end_attempt(run: Path, job: str, attempt: int) -> None:
+    """Kill what has a mark of it, and return when nothing is left."""
+    end_tree(tree_of_attempt(run, job, attempt))
 
 
 def verified_shepherd(pid: int, start: int, mark: str) -> bool:

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ class Coordinator:
         except DamagedRecordError as error:
             self._damaged[job, number] = error.message
             log.warning("job %s, attempt %d is lost: %s", job, number, error.message)
-            fencing.end_tree(belonging.tree_of_attempt(self._ground.run, job, number))
+            self._unadopted.discard((job, number))
             return
         if record is None:
             records.remove(home, job, number)
@@ -186,7 +186,7 @@ class Coordinator:
                     log.info("job %s, attempt %d: nobody knows of it; it is ended", *key)
                     self._fence(self._attempts[key])
                 for key in self._damaged.keys() - self._named:
-                    self._forget_damaged(key)
+                    self._spawn(self._fence_damaged(key))
             case "ack":
                 self._acknowledged(int(message["serial"]))
             case "leave":
@@ -212,8 +212,7 @@ class Coordinator:
         if key in self._attempts:
             self._take(self._attempts[key], order)
         elif key in self._damaged:
-            about = {"job": job, "attempt": number, "generation": order.generation}
-            self._report({**about, "what": "lost", "message": self._damaged[key]})
+            self._spawn(self._lose_damaged(key, order.generation))
         elif order.wanted is Wanted.RUN:
             asked = checked_launch(message["launch"])
             record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked)
@@ -222,6 +221,11 @@ class Coordinator:
         else:
             about = {"job": job, "attempt": number, "generation": order.generation}
             self._report({**about, "what": "lost", "message": "nothing of it is on this node", "never": True})
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._lives.add(task)
+        task.add_done_callback(self._lives.discard)
 
     def _has_record(self, key: Key) -> bool:
         try:
@@ -267,8 +271,19 @@ class Coordinator:
         elif key in self._damaged:
             self._forget_damaged(key)
 
+    async def _lose_damaged(self, key: Key, generation: int) -> None:
+        """Say that it is lost, once nothing of it lives."""
+        await in_thread(belonging.end_attempt, self._ground.run, *key)
+        if why := self._damaged.get(key):
+            about = {"job": key[0], "attempt": key[1], "generation": generation}
+            self._report({**about, "what": "lost", "message": why})
+
+    async def _fence_damaged(self, key: Key) -> None:
+        await in_thread(belonging.end_attempt, self._ground.run, *key)
+        self._forget_damaged(key)
+
     def _forget_damaged(self, key: Key) -> None:
-        del self._damaged[key]
+        self._damaged.pop(key, None)
         with contained("records stay"):
             records.remove(self._ground.home, *key)
 

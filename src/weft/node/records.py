@@ -94,7 +94,7 @@ class DamagedRecordError(WeftError):
         super().__init__(f"its record {path.name} is damaged: {why}", f"has the job written to {path.parent}?")
 
 
-def record_of(said: Any) -> Record:
+def record_of(said: dict[str, Any]) -> Record:
     """What attempt.json says, every part of it checked. One that was written before there were seats held its
     devices."""
     seat = said.get("seat")
@@ -119,11 +119,11 @@ def _seat(said: dict[str, Any]) -> Seat:
     return Seat(is_guest, is_throttled, _whole(said, "lane", MOST_LANES), said["base"], said["weight"])
 
 
-def shepherd_of(said: Any) -> Shepherd:
+def shepherd_of(said: dict[str, Any]) -> Shepherd:
     return Shepherd(_whole(said, "pid", MOST_PID), _whole(said, "start"), _text(said, "boot_id"))
 
 
-def status_of(said: Any) -> Status:
+def status_of(said: dict[str, Any]) -> Status:
     at_s = said["at_s"]
     if not isinstance(at_s, int | float) or not math.isfinite(at_s):
         raise ValueError("at_s is no time")
@@ -131,21 +131,21 @@ def status_of(said: Any) -> Status:
     return Status(_whole(said, "exit_code", 255), float(at_s), _text(said, "by"), message[:MOST_SAID])
 
 
-def _whole(said: Any, name: str, most: int = (1 << 63) - 1) -> int:
+def _whole(said: dict[str, Any], name: str, most: int = (1 << 63) - 1) -> int:
     number = said[name]
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= most:
         raise ValueError(f"{name} is {str(number)[:SHOWN]}")
     return number
 
 
-def _wholes(said: Any, name: str) -> Iterator[int]:
+def _wholes(said: dict[str, Any], name: str) -> Iterator[int]:
     numbers = said[name]
     if not isinstance(numbers, list) or len(numbers) > MOST_TASKS:
         raise TypeError(f"{name} is no list of numbers")
     return (_whole({name: each}, name, 1 << 31) for each in numbers)
 
 
-def _text(said: Any, name: str) -> str:
+def _text(said: dict[str, Any], name: str) -> str:
     text = said[name]
     if not isinstance(text, str):
         raise TypeError(f"{name} is no text")
@@ -191,7 +191,7 @@ def read_status(folder: Path) -> Status | None:
     return _read(folder / "status.json", status_of)
 
 
-def _read(path: Path, reading: Callable[[Any], T]) -> T | None:
+def _read(path: Path, reading: Callable[[dict[str, Any]], T]) -> T | None:
     try:
         content = read_file(path)
     except EntryError as error:
@@ -199,9 +199,15 @@ def _read(path: Path, reading: Callable[[Any], T]) -> T | None:
     if content is None:
         return None
     try:
-        return reading(json.loads(content))
+        return reading(_table(json.loads(content)))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, WeftError) as error:
         raise DamagedRecordError(path, str(error)[:SHOWN] or type(error).__name__) from error
+
+
+def _table(said: Any) -> dict[str, Any]:
+    if not isinstance(said, dict):
+        raise TypeError("it is no table")
+    return said
 
 
 def remove(home: Home, job: str, attempt: int) -> None:
