@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from box import Attack
+from box import BYSTANDER, NOWHERE, Attack
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "native"))
 from compiled import folder_for_programs
 from members import Member, alone, lane_folder
 
-from waiting import state_of, wait_until
+from underweft import bare
+from waiting import PATIENCE_S, state_of, wait_until
+from weft.node.bounds import the_library
 from weft.runtime import lanes
 
 ALL_ONES = (1 << 64) - 1
@@ -190,3 +192,30 @@ def test_a_file_of_the_user_is_not_taken_for_a_lanes_memory(folder: Path, attack
             second.end()
         assert precious.read_bytes() == b"precious" * 512
         first.send(signal.SIGKILL)
+
+
+def test_training_goes_on_bit_for_bit_when_its_lane_is_truncated(folder: Path, attack: Attack) -> None:
+    library, why_not = the_library()
+    if not library:
+        pytest.skip(why_not)
+    with attack("lane pages: truncated under two jobs that train"):
+        lane, steps = folder / "lane", 60
+        command = [sys.executable, "-m", "weft.cli.main", "exec", "--lane", str(lane), "--", sys.executable]
+        script = [str(BYSTANDER), NOWHERE, "0.05", str(steps)]
+        outputs = [folder / f"{number}.txt" for number in range(2)]
+        jobs = []
+        for output in outputs:
+            with output.open("w") as file, output.with_suffix(".err").open("w") as errors:
+                jobs.append(subprocess.Popen([*command, *script], stdout=file, stderr=errors))
+        try:
+            wait_until(lambda: all(len(path.read_text().splitlines()) > 5 for path in outputs), "both train")
+            os.truncate(lane, 0)
+            assert [job.wait(PATIENCE_S) for job in jobs] == [0, 0]
+        finally:
+            for job in jobs:
+                job.kill()
+                job.wait()
+        said = outputs[0].with_suffix(".err").read_text() + outputs[1].with_suffix(".err").read_text()
+        assert "the lane cannot be used any more" in said
+        alone_said = bare(BYSTANDER, NOWHERE, "0", str(steps))
+        assert [path.read_text() for path in outputs] == [alone_said, alone_said]
