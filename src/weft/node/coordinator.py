@@ -20,9 +20,10 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import devices, fencing, kinds, laning, records
+from weft.node import cgroups, devices, fencing, kinds, laning, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
+from weft.node.cgroups import Fences, find_fences
 from weft.node.children import Reaper, in_thread
 from weft.node.company import Company
 from weft.node.devices import Device
@@ -36,6 +37,8 @@ from weft.node.records import Record
 from weft.node.seat import Seat
 from weft.node.serving import service_at
 from weft.node.sole import taken_lock
+from weft.node.strays import Strays, end_left_over
+from weft.node.tended import Tended
 from weft.runtime.failing import reach
 
 FAIL_POINTS = (
@@ -58,6 +61,7 @@ PROTOCOL = 1
 TICK_S = 1.0
 DEVICES_TICKS = 5
 LOCK_WAIT_S = 3.0
+UNKNOWN_S = 5.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
 SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
@@ -66,7 +70,7 @@ log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    def __init__(self, home: Home, kind: Kind, found: Sequence[Device]) -> None:
+    def __init__(self, home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
         self._company = Company()
         self._attempts = self._company.attempts
         self._guard = Guard(self._company)
@@ -87,6 +91,8 @@ class Coordinator:
             report=self._report,
             company=self._company,
             guard=self._guard,
+            strays=Strays(home, self._tasks),
+            fences=fences,
         )
 
     async def run(self) -> None:
@@ -96,18 +102,31 @@ class Coordinator:
             loop.add_signal_handler(number, self._is_leaving.set)
         self._reaper.begin()
         records.remove_leftovers(self._ground.home)
-        for job, attempt in records.attempts_on_disk(self._ground.home):
+        on_disk = records.attempts_on_disk(self._ground.home)
+        for job, attempt in on_disk:
             try:
                 self._adopt(job, attempt)
             except OSError as error:  # a full disk; it is taken up when it is ordered
                 log.warning("job %s, attempt %d cannot be adopted yet: %s", job, attempt, error)
                 self._unadopted.add((job, attempt))
+        await self._end_unknown(on_disk)
         lasting = [asyncio.create_task(each) for each in (self._link.run(), self._tick(), self._watch_guests())]
         leaving = asyncio.create_task(self._is_leaving.wait())
         await asyncio.wait([*lasting, leaving], return_when=asyncio.FIRST_COMPLETED)
+        self._ground.fences.remove()
         for ended in lasting:
             if ended.done():
                 ended.result()  # raises: none ever ends
+
+    def _tasks(self) -> list[Tended]:
+        return [task for attempt in self._company for task in attempt.tasks]
+
+    async def _end_unknown(self, known: Sequence[tuple[str, int]]) -> None:
+        """What lives of attempts of which no record tells any more. One that cannot be killed is not waited for."""
+        ground = self._ground
+        ending = [in_thread(end_left_over, ground.fences.left_over(known))]
+        ending += [in_thread(ground.strays.end)] if ground.strays.find() else []
+        await asyncio.wait(ending, timeout=UNKNOWN_S)
 
     def _adopt(self, job: str, number: int) -> None:
         home = self._ground.home
@@ -151,6 +170,7 @@ class Coordinator:
             "boot_id": self._ground.boot_id,
             "pid": os.getpid(),
             "devices": self._devices(),
+            "fencing": self._ground.fences.says,
             "attempts": [
                 {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
                 for (job, number), each in self._attempts.items()
@@ -198,7 +218,12 @@ class Coordinator:
         if key in self._attempts:
             self._take(self._attempts[key], order)
         elif order.wanted is Wanted.RUN:
-            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, message["launch"])
+            fences = self._ground.fences
+            record = Record(
+                *(job, number, order.generation, order.devices, self._ground.boot_id, 0, message["launch"]),
+                cgroups=fences.folder,
+                needs_cgroup=fences.is_required,
+            )
             self._fence_older(job, number)
             self._begin(Attempt(self._ground, record, order))
         else:
@@ -294,6 +319,8 @@ class Coordinator:
             with suppress(OSError):
                 self._adopt(job, attempt)
         self._remove_lanes()
+        if left_over := self._ground.fences.left_over({*self._attempts, *self._unadopted}):
+            in_thread(end_left_over, left_over)
 
     def _progress(self) -> dict[str, dict[str, Any]]:
         said = {}
@@ -323,6 +350,7 @@ class Coordinator:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft.node.coordinator", description="Runs jobs on this machine.")
     parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
+    parser.add_argument("--fence", default="auto", choices=cgroups.MODES, help="how a job is kept together")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -331,15 +359,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with taken_lock(home.node_lock, "coordinator", LOCK_WAIT_S):
             nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
             found = devices.discover(options.devices, nvml)
-            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found))
+            fences = find_fences(options.fence, home.root)
+            log.info("fencing: %s", fences.says)
+            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found, fences))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(home: Home, kind: Kind, found: Sequence[Device]) -> None:
-    await Coordinator(home, kind, found).run()
+async def _serve(home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
+    await Coordinator(home, kind, found, fences).run()
 
 
 if __name__ == "__main__":

@@ -64,6 +64,18 @@ def children(parents: Iterable[int]) -> set[int]:
     return {each.pid for each in everybody() if each.parent in parents} if parents else set()
 
 
+def descendants(of: Iterable[int]) -> set[int]:
+    """All processes that descend from these, zombies included, by the kernel's lists of children. That takes less time
+    than a process lives; but a list that changes while it is read may lack some."""
+    found: set[int] = set()
+    parents = list(of)
+    while parents:
+        more = set(procfs.children(parents.pop())) - found
+        found |= more
+        parents += more
+    return found
+
+
 def with_descendants(members: set[int], among: Iterable[Process]) -> set[int]:
     """These, their children, the children of those, and so on."""
     while more := {each.pid for each in among if each.parent in members} - members:
