@@ -26,8 +26,8 @@ OUR_CGROUPS = Path("/proc/self/cgroup")
 OF_A_TASK = re.compile(r"([0-9_]+)\.([0-9]+)\.[0-9]+")
 TRIAL_S = 2.0
 LOOK_EVERY_S = 0.001
-MODES = ("auto", "cgroup", "scan")
-HINT = "as a user: systemd-run --user --scope -p Delegate=yes weft up; else start weft as root"
+BY_CGROUP = "cgroup v2 at "
+HOW_TO_HAVE_ONE = "systemd-run --user --scope -p Delegate=yes weft up, or start weft as root"
 
 
 @value
@@ -42,7 +42,7 @@ class Fences:
     def says(self) -> str:
         """What is told of it to people."""
         if self.folder:
-            return f"cgroup v2 at {self.folder}"
+            return BY_CGROUP + self.folder
         return f"by process scans, no cgroup: {self.why_not}"
 
     def left_over(self, known: Collection[tuple[str, int]]) -> list[str]:
@@ -82,7 +82,7 @@ def find_fences(mode: str, root: Path) -> Fences:
     if not why_not:
         return Fences(str(folder), is_required=mode == "cgroup")
     if mode == "cgroup":
-        raise WeftError(f"no cgroup for jobs: {why_not}", HINT)
+        raise WeftError(f"no cgroup for jobs: {why_not}", HOW_TO_HAVE_ONE)
     return Fences("", why_not)
 
 

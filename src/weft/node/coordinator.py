@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import cgroups, devices, fencing, kinds, laning, records
+from weft.node import devices, fencing, kinds, laning, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
 from weft.node.cgroups import Fences, find_fences
@@ -40,6 +40,7 @@ from weft.node.sole import taken_lock
 from weft.node.strays import Strays, end_left_over
 from weft.node.tended import Tended
 from weft.runtime.failing import reach
+from weft.settings import FENCES
 
 FAIL_POINTS = (
     "coordinator-ordered",  # and nothing is done yet
@@ -170,7 +171,6 @@ class Coordinator:
             "boot_id": self._ground.boot_id,
             "pid": os.getpid(),
             "devices": self._devices(),
-            "fencing": self._ground.fences.says,
             "attempts": [
                 {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
                 for (job, number), each in self._attempts.items()
@@ -350,7 +350,7 @@ class Coordinator:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft.node.coordinator", description="Runs jobs on this machine.")
     parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
-    parser.add_argument("--fence", default="auto", choices=cgroups.MODES, help="how a job is kept together")
+    parser.add_argument("--fence", default="auto", choices=FENCES, help="how a job is kept together")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -361,6 +361,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = devices.discover(options.devices, nvml)
             fences = find_fences(options.fence, home.root)
             log.info("fencing: %s", fences.says)
+            records.replace_file(home.fencing, fences.says.encode("utf-8", "replace") + b"\n")
             asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found, fences))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)

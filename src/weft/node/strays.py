@@ -15,7 +15,6 @@ from weft.node.fencing import Tree
 from weft.node.processes import ENDED, Process
 from weft.node.sole import holder_of
 from weft.node.tended import SPAWNING, Tended
-from weft.runtime import procfs
 
 
 class Strays:
@@ -29,7 +28,7 @@ class Strays:
     def find(self) -> list[Process]:
         """Those alive now, with their descendants. It takes as long as reading two lists if there are none."""
         with SPAWNING:  # a shepherd is not known to be one before it has been started
-            ours, daemons = set(procfs.children(os.getpid())), set(procfs.children(os.getppid()))
+            ours, daemons = processes.listed_children(os.getpid()), processes.listed_children(os.getppid())
             tasks = self._tasks()
             shepherds = {pid for task in tasks for pid in task.shepherds}
             found: set[int] = set()
