@@ -184,6 +184,8 @@ class Box:
         """Everything in the sandbox ends."""
         if self._connection is not None:
             self._connection.close()
+        if not self.sandbox.is_isolated:
+            self.weft("down", "--stop-jobs")
         self.sandbox.close()
 
 
