@@ -18,7 +18,9 @@ from weft.node.cgroups import Fences, find_fences, own_cgroups
 from weft.node.strays import end_left_over
 
 UNIFIED = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw"
-HYBRID = "33 32 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n34 32 0:30 / /sys/fs/cgroup/cpu rw - cgroup cpu rw"
+HYBRID = (
+    "33 32 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n34 32 0:30 / /sys/fs/cgroup/cpu rw - cgroup cpu rw"
+)
 PART = "40 23 0:26 /user.slice /mnt/with\\040blank rw - cgroup2 cgroup2 rw"
 BREEDING = """
 import os, time
@@ -86,7 +88,7 @@ def inside(cgroup: str, source: str) -> int:
     if pid == 0:
         if not is_inside:
             forking.enter(cgroup)
-        os.execv(sys.executable, [sys.executable, "-c", source])
+        os.execv(sys.executable, [sys.executable, "-c", source])  # noqa: S606
     return pid
 
 
@@ -104,7 +106,7 @@ def test_all_in_it_die_at_once_even_those_being_forked(
     cgroup: str, monkeypatch: pytest.MonkeyPatch, has_kill_file: bool
 ) -> None:
     if not has_kill_file:
-        monkeypatch.setattr(cgroups, "kill_all", lambda cgroup: False)
+        monkeypatch.setattr(cgroups, "_kill_all", lambda cgroup: False)
     pid = inside(cgroup, BREEDING)
     wait_until(lambda: len(cgroups.pids(cgroup)) > 20, "it breeds")
     assert_killed(cgroup, pid)

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from weft.core.errors import WeftError
 from weft.core.value import value
-from weft.node.forking import fork_into, kill_all
+from weft.node.forking import fork_into
 from weft.node.mounts import MOUNTINFO, mounts_of
 
 OUR_CGROUPS = Path("/proc/self/cgroup")
-OF_A_TASK = re.compile(r"([0-9_]+)\.([0-9]+)\.[0-9]+")
+OF_A_TASK = re.compile(r"([0-9_]+)\.([0-9]+)\.[0-9]+|(trial)-([0-9]+)")
 TRIAL_S = 2.0
 LOOK_EVERY_S = 0.001
 BY_CGROUP = "cgroup v2 at "
@@ -46,7 +46,7 @@ class Fences:
         return f"by process scans, no cgroup: {self.why_not}"
 
     def left_over(self, known: Collection[tuple[str, int]]) -> list[str]:
-        """Cgroups of this home's attempts of which no record tells."""
+        """Cgroups of this home's attempts of which no record tells, and of trials by a process that was killed."""
         return [path for key, path in self._all() if key not in known]
 
     def of_job(self, job: str) -> list[str]:
@@ -58,7 +58,8 @@ class Fences:
         except OSError:
             return []
         found = [(OF_A_TASK.fullmatch(name), name) for name in names]
-        return [((match[1], int(match[2])), f"{self.folder}/{name}") for match, name in found if match]
+        keys = [((match[1] or match[3], int(match[2] or match[4])), name) for match, name in found if match]
+        return [(key, f"{self.folder}/{name}") for key, name in keys]
 
     def remove(self) -> None:
         """Remove the folder, if nothing is in it."""
@@ -89,7 +90,7 @@ def find_fences(mode: str, root: Path) -> Fences:
 def identity(root: Path) -> str:
     """Of a home: of this folder, not only of its path, which may be another folder in another mount namespace."""
     status = root.stat()
-    text = f"{os.getuid()} {status.st_dev} {status.st_ino} {root}"
+    text = f"{status.st_dev} {status.st_ino} {root}"
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -134,16 +135,17 @@ def pids(cgroup: str) -> set[int]:
     return found
 
 
-def kill(cgroup: str) -> None:
+def kill(cgroup: str, but_not: Collection[int] = ()) -> None:
     """Kill all in it at once. On a kernel without cgroup.kill they are frozen, so that none forks, and killed in turn.
 
-    A job may have moved this very process into it.
+    A job can move any process of its user into it: this one, its parent and `but_not` are moved out first.
     """
-    if os.getpid() in pids(cgroup):
-        _write(f"{Path(cgroup).parent}/cgroup.procs", "0")
-    if not kill_all(cgroup):
+    spared = {os.getpid(), os.getppid(), *but_not}
+    for pid in pids(cgroup) & spared:
+        _write(f"{Path(cgroup).parent}/cgroup.procs", str(pid))
+    if not _kill_all(cgroup):
         _write(f"{cgroup}/cgroup.freeze", "1")
-        for pid in pids(cgroup) - {os.getpid()}:
+        for pid in pids(cgroup) - spared:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -195,6 +197,15 @@ def _read_or_nothing(path: str) -> str:
         return ""
 
 
-def _write(path: str, text: str) -> None:
-    with suppress(OSError), open(path, "w") as file:  # noqa: PTH123
-        file.write(text)
+def _kill_all(cgroup: str) -> bool:
+    """Whether the kernel kills them: one before 5.14 cannot, and in a threaded cgroup none does."""
+    return _write(f"{cgroup}/cgroup.kill", "1")
+
+
+def _write(path: str, text: str) -> bool:
+    try:
+        with open(path, "w") as file:  # noqa: PTH123
+            file.write(text)
+    except OSError:
+        return False
+    return True

@@ -11,14 +11,14 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from weft.core.value import value
 from weft.node import cgroups, processes
+from weft.node.census import CENSUS
 from weft.node.processes import ENDED, Process
 
-MARK = "WEFT_TASK"
 LOOK_EVERY_S = (0.001, 0.1)
 PASSES = 50  # of stopping before what was found is killed all the same
 PROOFS = 3  # passes in a row that find none
@@ -56,79 +56,52 @@ class Tree:
 
 def members(tree: Tree) -> list[Process]:
     """Those alive now."""
-    all_processes = processes.everybody()
-    by_pid = {each.pid: each for each in all_processes}
+    known = CENSUS.take()
+    by_pid = {each.process.pid: each.process for each in known}
     roots = {pid for pid, start in tree.roots if pid not in by_pid or by_pid[pid].start == start}
     spared = {pid for pid, start in tree.spared if pid in by_pid and by_pid[pid].start == start}
-    marks = [f"\0{MARK}={mark}\0".encode() for mark in tree.marks]
-    found = {
-        each.pid
-        for each in all_processes
-        if roots & {each.pid, each.group, each.session}
-        or _is_marked(each.pid, marks)
-        or _prints(each.pid, tree.outputs)
-    }
-    found |= {pid for cgroup in tree.cgroups for pid in cgroups.pids(cgroup)}
-    found = processes.with_descendants(found | spared, all_processes) - spared - {os.getpid()}
-    return [each for each in all_processes if each.pid in found and each.state not in ENDED]
-
-
-def _is_marked(pid: int, marks: Collection[bytes]) -> bool:
-    return bool(marks) and any(mark in _environment(pid) for mark in marks)
-
-
-def is_of_another(pid: int, mark: str) -> bool:
-    """Whether its environment names another task than this one."""
-    environment = _environment(pid)
-    return f"\0{MARK}=".encode() in environment and f"\0{MARK}={mark}\0".encode() not in environment
-
-
-def has_mark_below(pid: int, folder: str) -> bool:
-    """Whether its environment names a task whose page is in this folder."""
-    return f"\0{MARK}={folder}/".encode() in _environment(pid)
-
-
-def _environment(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-            return b"\0" + file.read()
-    except OSError:  # another user's, or gone
-        return b""
-
-
-def _prints(pid: int, outputs: Collection[str]) -> bool:
-    """Whether it was given one of these files as standard output or error, and has it still."""
-    for number in (1, 2) if outputs else ():
-        with suppress(OSError):
-            if os.readlink(f"/proc/{pid}/fd/{number}") in outputs:  # noqa: PTH115
-                return True
-    return False
+    found = set[int]()
+    for each in known:
+        one = each.process
+        if roots & {one.pid, one.group, one.session} or each.marks & tree.marks or each.outputs & tree.outputs:
+            found.add(one.pid)
+    found = processes.with_descendants(found | spared, by_pid.values())
+    found |= {pid for cgroup in tree.cgroups for pid in cgroups.pids(cgroup)}  # but what descends from these is known:
+    found -= {os.getpid(), os.getppid(), *spared}  # a job can move us into its cgroup, and all jobs descend from us
+    return [one for pid, one in by_pid.items() if pid in found and one.state not in ENDED]
 
 
 def end_tree(tree: Tree) -> None:
     """Kill them all, and return when none is left. One that cannot be killed is waited for."""
-    for cgroup in tree.cgroups:
-        cgroups.kill(cgroup)
 
-    def descendants() -> set[int]:
-        return processes.descendants(pid for pid, start in tree.spared if processes.is_alive(pid, start))
+    def spared() -> set[int]:
+        return {pid for pid, start in tree.spared if processes.is_alive(pid, start)}
 
-    end_all(lambda: members(tree), descendants, tree.cgroups)
+    def is_fenced_in() -> bool:
+        """Whether a cgroup still has processes; they are killed."""
+        left = [cgroup for cgroup in tree.cgroups if cgroups.is_populated(cgroup)]
+        for cgroup in left:
+            cgroups.kill(cgroup, spared())
+        return bool(left)
+
+    is_fenced_in()
+    end_all(lambda: members(tree), lambda: processes.descendants(spared()), is_fenced_in)
 
 
 def end_all(
-    find: Callable[[], list[Process]], descendants: Callable[[], set[int]] = set, fences: Collection[str] = ()
+    find: Callable[[], list[Process]],
+    descendants: Callable[[], set[int]] = set,
+    is_fenced_in: Callable[[], bool] = bool,
 ) -> None:
-    """Kill all that `find` ever finds, until it finds none any more. `descendants` finds fewer, but at once."""
+    """Kill all that `find` ever finds, until it finds none any more. `descendants` finds fewer, but at once;
+    `is_fenced_in` kills what is in a cgroup, and says whether something was."""
     began_s, pause_s, is_said, proofs = time.monotonic(), LOOK_EVERY_S[0], False, 0
     while proofs < PROOFS:
         left = _stopped(find)
-        is_proof = not left and not _hunted(descendants) and not any(map(cgroups.is_populated, fences))
+        is_proof = not left and not _hunted(descendants) and not is_fenced_in()
         proofs = proofs + 1 if is_proof else 0
         if not is_proof:
             send(left, signal.SIGKILL)
-            for fence in fences:
-                cgroups.kill(fence)
         if time.monotonic() - began_s > SAY_AFTER_S and not is_said:
             is_said = True
             log.warning("processes %s do not end, though they were killed", ", ".join(str(each.pid) for each in left))

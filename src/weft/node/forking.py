@@ -36,21 +36,6 @@ def enter(cgroup: str) -> None:
         os.close(fd)
 
 
-def kill_all(cgroup: str) -> bool:
-    """Have the kernel kill every process in the cgroup and below it; whether it does (5.14 and newer)."""
-    try:
-        fd = os.open(cgroup + "/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        os.write(fd, b"1")
-    except OSError:  # a threaded one cannot be killed as a whole
-        return False
-    finally:
-        os.close(fd)
-    return True
-
-
 def _cloned_into(cgroup: str) -> int:
     fd = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

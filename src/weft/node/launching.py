@@ -17,8 +17,8 @@ from typing import Any
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.node import laning, launch, shepherd
+from weft.node.census import MARK
 from weft.node.devices import Device
-from weft.node.fencing import MARK
 from weft.node.kinds import Kind, Limits
 from weft.node.records import Record, replace_file
 from weft.node.tending import MASTER, SLAVE

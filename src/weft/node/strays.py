@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 
 from weft.home import Home
 from weft.node import cgroups, fencing, processes
+from weft.node.census import marks_of
 from weft.node.fencing import Tree
 from weft.node.processes import ENDED, Process
 from weft.node.sole import holder_of
@@ -22,7 +23,7 @@ class Strays:
 
     def __init__(self, home: Home, tasks: Callable[[], Collection[Tended]]) -> None:
         self._home = home
-        self._run = str(home.run)
+        self._run = f"{home.run}/"
         self._tasks = tasks
 
     def find(self) -> list[Process]:
@@ -57,7 +58,7 @@ class Strays:
             return set()
         children = children - {os.getpid()} - {pid for task in tasks for pid in task.shepherd_pids}
         found = [each for each in map(processes.process, children) if each and each.session != daemon.session]
-        return {each.pid for each in found if not fencing.has_mark_below(each.pid, self._run)}
+        return {each.pid for each in found if not any(mark.startswith(self._run) for mark in marks_of(each.pid))}
 
 
 def end_left_over(left_over: Collection[str]) -> None:

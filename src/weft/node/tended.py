@@ -15,6 +15,7 @@ from pathlib import Path
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.node import cgroups, fencing, launching, processes, records, tending
+from weft.node.census import marks_of
 from weft.node.children import watch
 from weft.node.devices import Device
 from weft.node.fencing import Identity, Tree
@@ -239,7 +240,8 @@ class Tended:
             return [leader] if self.pid else []
         is_leader = (found.start, found.session) == (leader[1], found.pid)
         is_younger = self.shepherd is None or found.start >= self.shepherd.start
-        return [leader] if is_leader and is_younger and not fencing.is_of_another(found.pid, self.mark) else []
+        marks = marks_of(found.pid)
+        return [leader] if is_leader and is_younger and (not marks or self.mark in marks) else []
 
     def bar(self) -> bool:
         """Make sure that it is never started; False if it has been."""

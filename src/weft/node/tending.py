@@ -15,7 +15,7 @@ import struct
 import time
 
 from weft.node.bare import NOT_EXECUTABLE, NOT_FOUND, limit_memory, signals_as_bare, why_not_started
-from weft.node.forking import enter, fork_into, kill_all
+from weft.node.forking import enter, fork_into
 from weft.runtime import layout, procfs
 from weft.runtime.failing import reach
 
@@ -56,7 +56,7 @@ def tend(folder: str) -> None:
         _say_started(launch["page"])
         code = exit_code(_wait(pid, input_fd, launch))
         reach("shepherd-waited")
-        _end_descendants(launch["cgroup"])
+        _end_descendants()
         reach("shepherd-tree-gone")
         if launch["tty"]:
             from weft.node.feeding import copy_rest
@@ -222,7 +222,7 @@ def _wait(pid: int, input_fd: int, launch: dict[str, Any]) -> int:
             return status
 
 
-def _end_descendants(cgroup: str) -> None:
+def _end_descendants() -> None:
     """Kill whatever the command left behind. Without a child left we have no descendant: orphans come to us.
 
     So it is enough to kill children, whose numbers stay theirs until we wait for them, again and again.
@@ -231,8 +231,6 @@ def _end_descendants(cgroup: str) -> None:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-            if cgroup:
-                kill_all(cgroup)
             for child in _children():
                 _kill(child)
             os.waitpid(-1, 0)
