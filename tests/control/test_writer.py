@@ -269,7 +269,7 @@ def test_a_limit_is_kept_though_nothing_else_happens(run: Run) -> None:
         async with bench.writer.changed:
             await asyncio.wait_for(bench.writer.changed.wait_for(lambda: bench.writer.desk.is_stopping), 10)
         await bench.ask(Report("1", 1, "ended", {"exit_code": 143}))
-        assert bench.store.all("ended_jobs", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
+        assert bench.store.all("ended_before", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
         assert [order["type"] for order in bench.sent] == ["synced", "run", "stop"]
 
     run(story)

@@ -33,6 +33,8 @@ from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
 
 BACKLOG = 512
+SWITCH_S = 0.001
+"""After so long a thread lets another one compute: what is asked of the daemon does not wait for a decision."""
 LOOK_EVERY_S = 2.0
 
 log = logging.getLogger(__name__)
@@ -91,6 +93,7 @@ async def serve(
         if task.get_name() != "rest":
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    house.reading.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
     with suppress(OSError):  # something of a job is still there
@@ -178,6 +181,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
                 if settings.devices:
                     discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
                 named = chosen_policy(store, settings, filed)
+                sys.setswitchinterval(SWITCH_S)
                 os.chdir("/")  # the folder it was started in is nobody's business, and may go
                 asyncio.run(serve(home, settings, filed, named, store, has_node))
             finally:

@@ -97,7 +97,7 @@ class Link:
             case "measured":
                 self._tell(measurement_of(message))
             case "progress":
-                self._progress(message["jobs"])
+                await self._progress(message["jobs"])
 
     async def _hello(self, message: dict[str, Any], stream: asyncio.StreamWriter) -> None:
         if message.get("protocol") != PROTOCOL:
@@ -132,14 +132,15 @@ class Link:
         assert self._writer is not None
         await self._writer.ask(word)
 
-    def _progress(self, jobs: dict[str, dict[str, Any]]) -> None:
-        """Not logged: it is known again a second later."""
+    async def _progress(self, jobs: dict[str, dict[str, Any]]) -> None:
+        """Not logged: it is known again a second later. Not during an instant: the desk is then another thread's."""
         assert self._writer is not None
-        for job_id, said in jobs.items():
-            record: Record | None = self._writer.desk.records.get(job_id)
-            if record is not None and record.attempt == said.get("attempt"):
-                record.note(said)
-                self._tell(growth_of(self._writer.desk, job_id, said))
+        async with self._writer.changed:
+            for job_id, said in jobs.items():
+                record: Record | None = self._writer.desk.records.get(job_id)
+                if record is not None and record.attempt == said.get("attempt"):
+                    record.note(said)
+                    self._tell(growth_of(self._writer.desk, job_id, said))
 
     def _write(self, stream: asyncio.StreamWriter, message: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionError, RuntimeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -23,6 +23,18 @@ class State(StrEnum):
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+
+
+Key = tuple[int, int]
+"""By which listings are in order: as jobs were submitted, elements of an array by their index."""
+
+
+FIRST: Key = (0, -2)
+"""Before every key."""
+
+
+def key_of(number: int, array_index: int | None) -> Key:
+    return number, -1 if array_index is None else array_index
 
 
 IN_WORDS = {State.SUCCEEDED: "has succeeded", State.FAILED: "has failed", State.CANCELLED: "was cancelled"}
@@ -77,6 +89,10 @@ class Record:
     memory: Memory = NOT_MEASURED
     """On its devices, as its last attempt that told of it did."""
     pids: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.number, self.array_index)
 
     @property
     def name(self) -> str:
@@ -162,13 +178,15 @@ class Record:
         }
 
 
-def record_of(row: Mapping[str, Any], attempt: Mapping[str, Any] | None) -> Record:
-    """A live job from its row, and from that of the attempt that lives."""
+def record_of(
+    row: Mapping[str, Any], attempt: Mapping[str, Any] | None, parse: Callable[[str], Mapping[str, Any]] = json.loads
+) -> Record:
+    """A live job from its row, and from that of the attempt that lives. `parse` reads its request."""
     record = Record(
         id=row["id"],
         number=row["number"],
         array_index=row["array_index"],
-        request=json.loads(row["request"]),
+        request=parse(row["request"]),
         environment=row["environment"],
         submitted_at=row["submitted_at"],
         attempt=row["attempt"],

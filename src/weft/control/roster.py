@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
+from itertools import islice
 
-from weft.control.record import Record
+from weft.control.record import FIRST, Key, Record
 
 
 class Roster:
@@ -17,10 +19,15 @@ class Roster:
         environments: Mapping[str, int] | None = None,
     ) -> None:
         self.records: dict[str, Record] = {}
+        self._keys: list[Key] = []
+        self._in_order: list[Record] = []
+        """All of them by their keys, beside these: parallel lists, so that a page is found by bisection."""
         self.arrays: dict[int, dict[str, None]] = {}
         """Of each array, its live elements in order."""
         self.dependents: dict[str, set[str]] = {}
         """Who comes after a job."""
+        self.alive: dict[str, Record] = {}
+        """Jobs with an attempt on the node: few, however many wait."""
         self.backing_off: dict[str, Record] = {}
         self.stopping: dict[str, Record] = {}
         """Who was told to end."""
@@ -36,6 +43,11 @@ class Roster:
 
     def add(self, record: Record) -> None:
         self.records[record.id] = record
+        at = bisect_left(self._keys, record.key)
+        self._keys.insert(at, record.key)
+        self._in_order.insert(at, record)
+        if record.is_alive:
+            self.alive[record.id] = record
         if record.not_before is not None:
             self.backing_off[record.id] = record
         if record.ending is not None:
@@ -48,6 +60,9 @@ class Roster:
     def remove(self, record: Record) -> None:
         """Those who come after it are still to be told."""
         del self.records[record.id]
+        at = bisect_left(self._keys, record.key)
+        del self._keys[at], self._in_order[at]
+        self.alive.pop(record.id, None)
         self.backing_off.pop(record.id, None)
         self.stopping.pop(record.id, None)
         if record.array_index is not None:
@@ -55,6 +70,15 @@ class Roster:
             del elements[record.id]
             if not elements:
                 del self.arrays[record.number]
+
+    def after(self, key: Key) -> Iterator[Record]:
+        """Those behind this key, in order."""
+        return islice(self._in_order, bisect_right(self._keys, key), None)
+
+    def alive_after(self, key: Key = FIRST) -> list[Record]:
+        """The same, of those that have an attempt on the node."""
+        behind = [record for record in self.alive.values() if record.key > key]
+        return sorted(behind, key=lambda record: record.key)
 
     def live(self, wanted: str) -> list[str]:
         """The live jobs that an id or an array's number stands for; none, if there are none."""

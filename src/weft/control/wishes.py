@@ -76,7 +76,7 @@ def release(desk: Desk, wish: Release, now: float) -> Answer:
 
 
 def stop_all(desk: Desk, wish: StopAll, now: float) -> Answer:
-    ids = [record.id for record in desk.records.values() if record.is_alive]
+    ids = [record.id for record in desk.roster.alive_after()]
     for job_id in ids:
         end(desk, desk.records[job_id], Ending(State.CANCELLED, STOPPED), now)
     desk.is_closing = True

@@ -6,25 +6,33 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from weft.control.clock import Clock
+from weft.control.collector import LiveJobs, long_lived
+from weft.control.counts import Counts
 from weft.control.desk import Desk
 from weft.control.inputs import Input, Tick
 from weft.control.orders import Order
 from weft.control.outcome import Outcome
 from weft.control.store import Batch, Store, StoreError
 from weft.core.errors import WeftError
-from weft.core.snapshot import snapshot
+from weft.core.snapshot import SnapshotTexts
 from weft.runtime.failing import reach
 
 FAIL_POINTS = ("control-decided", "control-answered")
 
 DAY_S = 86_400.0
 RETRY_S = 1.0
+DROP_EVERY_S = 3_600.0
+"""Between two looks for what is older than `log_days`: they go through much of the log."""
 MOST_AT_ONCE = 512
 """Inputs of one instant; more wait for the next, so that nobody's answer waits for everybody's work."""
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Waiting = list[tuple[Input, asyncio.Future[Any] | None]]
 
 log = logging.getLogger(__name__)
@@ -47,7 +55,9 @@ class Writer:
         log_days: float,
         snapshot_rows: int,
     ) -> None:
-        self.desk = load()
+        with long_lived():
+            self.desk = load()
+        self.counts = Counts(store, self.desk)
         self.clock = clock
         self.trouble = ""
         """Why nothing can be written just now."""
@@ -61,6 +71,11 @@ class Writer:
         self._inputs: asyncio.Queue[tuple[Input, asyncio.Future[Any] | None]] = asyncio.Queue()
         self._since_snapshot = store.rows_since_snapshot()
         self._is_over = False
+        self._snapshots = SnapshotTexts()
+        self._dropped_at = -math.inf
+        self._jobs = LiveJobs(len(self.desk.records))
+        self._thread = ThreadPoolExecutor(1, "writer")
+        """Decides and writes, so that whoever asks meanwhile is answered by the loop."""
 
     async def ask(self, wish: Input) -> Any:
         """Put something before the desk; its answer, once that is on disk. Errors are raised."""
@@ -76,14 +91,17 @@ class Writer:
         try:
             while True:
                 waiting = await self._gather()
-                try:
-                    async with self.changed:
+                async with self.changed:
+                    try:
                         await self._instant(waiting)
-                        self.changed.notify_all()
-                except StoreError as error:
-                    await self._start_over(waiting, error)
+                    except StoreError as error:
+                        await self._start_over(waiting, error)
+                    self.changed.notify_all()
+                if self.trouble:
+                    await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
         finally:
             self._is_over = True
+            self._thread.shutdown()
             while not self._inputs.empty():
                 waiting.append(self._inputs.get_nowait())
             for _, future in waiting:
@@ -103,9 +121,7 @@ class Writer:
 
     async def _instant(self, waiting: Waiting) -> None:
         now = self.clock.now()
-        outcome = self.desk.handle([wish for wish, _ in waiting], now)
-        reach("control-decided")
-        seq = await asyncio.to_thread(self._store.commit, self._batch(outcome, now))
+        outcome, seq = await self._aside(self._settle, [wish for wish, _ in waiting], now)
         self.trouble = ""
         self._send(outcome.orders)
         for (_, future), answer in zip(waiting, outcome.answers, strict=True):
@@ -114,6 +130,20 @@ class Writer:
         self._since_snapshot += len(outcome.facts)
         if self._since_snapshot >= self._snapshot_rows:
             await self.snapshot(seq, now)
+
+    async def _aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """In the writer's thread. The desk is that thread's while `changed` is held here."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, **named))
+
+    def _settle(self, inputs: Sequence[Input], now: float) -> tuple[Outcome, int]:
+        """Decide, and make it durable."""
+        outcome = self.desk.handle(inputs, now)
+        reach("control-decided")
+        seq = self._store.commit(self._batch(outcome, now))
+        self.counts.add(outcome)
+        self.counts.publish(self.desk)
+        self._jobs.now(len(self.desk.records))
+        return outcome, seq
 
     def _batch(self, outcome: Outcome, now: float) -> Batch:
         return Batch(
@@ -128,24 +158,29 @@ class Writer:
 
     async def snapshot(self, seq: int, now: float) -> None:
         """Between two instants, so that it is the ledger after row `seq`."""
-        taken = snapshot(self.desk.scheduler.ledger)
         try:
-            await asyncio.to_thread(self._store.put_snapshot, seq, now, taken, now - self._log_days * DAY_S)
+            await self._aside(self._put_snapshot, seq, now)
         except StoreError as error:
             log.warning("no snapshot: %s", error)
-        else:
-            self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
         self._since_snapshot = 0
+
+    def _put_snapshot(self, seq: int, now: float) -> None:
+        taken = self._snapshots.text(self.desk.scheduler.ledger)
+        keep_s = self._log_days * DAY_S
+        is_time_to_drop = now >= self._dropped_at + min(keep_s, DROP_EVERY_S)
+        self._store.put_snapshot(seq, now, taken, now - keep_s if is_time_to_drop else None)
+        if is_time_to_drop:
+            self._dropped_at = now
+            self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
 
     async def _start_over(self, waiting: Waiting, error: StoreError) -> None:
         """What could not be written has not happened: go back to what is on disk, and say so to everybody."""
         log.error("%s", error)
         self.trouble = error.message
-        self.desk = self._load()
+        self.desk = await self._aside(self._load)
         for _, future in waiting:
             _give(future, error)
         self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
-        await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
 
 
 def _give(future: asyncio.Future[Any] | None, answer: Any) -> None:

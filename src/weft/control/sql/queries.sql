@@ -24,13 +24,14 @@ DELETE FROM snapshots WHERE seq < ?;
 
 -- name: drop_old_log
 -- The row of the snapshot itself stays: its number must not be given again.
-DELETE FROM log WHERE seq < ?1 AND at < ?2 AND (job IS NULL OR job IN (SELECT id FROM jobs WHERE finished_at < ?2));
+-- Times rise with numbers, so only what is old is looked at.
+DELETE FROM log WHERE seq < min(?1, coalesce((SELECT seq FROM log WHERE at >= ?2 ORDER BY seq LIMIT 1), ?1)) AND (job IS NULL OR job IN (SELECT id FROM jobs WHERE finished_at < ?2));
 
 -- name: forget_environments
 UPDATE jobs SET environment = NULL WHERE finished_at IS NOT NULL AND environment IS NOT NULL;
 
 -- name: drop_unused_environments
-DELETE FROM environments WHERE id NOT IN (SELECT environment FROM jobs WHERE environment IS NOT NULL);
+DELETE FROM environments WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE environment = environments.id);
 
 -- name: environments
 SELECT digest, id FROM environments;
@@ -81,9 +82,19 @@ SELECT * FROM jobs WHERE id = ?;
 -- name: elements
 SELECT id, state FROM jobs WHERE number = ? ORDER BY array_index;
 
--- name: ended_jobs
+-- name: ended_page
+-- Behind a place in the order of ids; of a single job the array index is NULL, which is behind nothing.
 SELECT * FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR name = ?2)
-ORDER BY finished_at DESC LIMIT ?3;
+  AND (?3 IS NULL OR tenant = ?3) AND number >= ?4 AND (number > ?4 OR array_index > ?5)
+ORDER BY number, array_index LIMIT ?6;
+
+-- name: ended_count
+SELECT count(*) AS count FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR state = ?1)
+  AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR tenant = ?3);
+
+-- name: ended_before
+SELECT * FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR (finished_at, id) < (?1, ?2))
+ORDER BY finished_at DESC, id DESC LIMIT ?3;
 
 -- name: services
 SELECT run_s * (request ->> '$.gpus') AS service FROM jobs WHERE state = 'SUCCEEDED' AND finished_at IS NOT NULL
