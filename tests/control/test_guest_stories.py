@@ -15,8 +15,8 @@ from hosting import PACKED, Word, hosting, seated, unseated
 from office import Office, Open, devices, kinds, request
 
 from weft.control import decisions
-from weft.control.happenings import event_in_words
 from weft.control.counts import Counts
+from weft.control.happenings import event_in_words
 from weft.control.inputs import Cancel, ChangePolicy, Hello, Hold, Measurement, Release, Report, StopAll, Tick
 from weft.control.measuring import growth_of, measurement_of
 from weft.control.views import Views, nodes_json

@@ -227,5 +227,7 @@ def test_environments_go_with_the_last_live_job_that_has_them(with_environment: 
 
 def test_every_query_that_is_asked_for_is_there() -> None:
     source = "".join(path.read_text() for path in Path(stores.__file__).parent.glob("*.py"))
-    asked = set(re.findall(r'\.(?:one|all|_one|count)\(\s*"(\w+)"', source)) | set(re.findall(r'QUERIES\["(\w+)"\]', source))
+    asked = set(re.findall(r'\.(?:one|all|rows|_one|count)\(\s*"(\w+)"', source)) | set(
+        re.findall(r'QUERIES\["(\w+)"\]', source)
+    )
     assert asked - {"query"} <= stores.QUERIES.keys()

@@ -17,7 +17,7 @@ from weft.sim.trace import TraceJob
 Workload = tuple[Cluster, list[TraceJob]]
 
 
-@pytest.mark.parametrize("world", (REAL, SHARED), ids=lambda world: world.name)
+@pytest.mark.parametrize("world", [REAL, SHARED], ids=lambda world: world.name)
 @pytest.mark.parametrize("variant", INCREMENTAL, ids=label)
 @given(workload=workloads())
 @steady(3)

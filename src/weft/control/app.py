@@ -100,10 +100,11 @@ def _jobs(app: FastAPI, house: House) -> None:
         state: answers.JobState | None = None,
         name: Annotated[str | None, Query(max_length=200)] = None,
         tenant: Annotated[str | None, Query(max_length=200)] = None,
+        prefix: Annotated[str | None, Query(pattern="^[0-9_]{1,30}$", description="of its id")] = None,
         limit: Limit = MOST_A_PAGE,
         cursor: Cursor = None,
     ) -> Response:
-        return Encoded(await house.page(Wanted(state, name, tenant, all, cursor, limit)))
+        return Encoded(await house.page(Wanted(state, name, tenant, prefix, all, cursor, limit)))
 
     @app.get("/v1/history", response_model=answers.Jobs)
     async def history(limit: Limit = 100, cursor: Cursor = None) -> Response:

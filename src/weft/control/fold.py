@@ -47,7 +47,7 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
     recall(store, policy)
     attempts = {row["job"]: row for row in store.all("live_attempts")}
     parse = lru_cache(REQUESTS)(json.loads)  # elements of an array, and jobs submitted alike, share one
-    records = [record_of(row, attempts.get(row["id"]), parse) for row in store.all("live_jobs")]
+    records = [record_of(row, attempts.get(row[0]), parse) for row in store.rows("live_jobs")]
     live = {record.id for record in records}
     for record in records:
         if record.request.get("awaits"):

@@ -30,6 +30,8 @@ class Wanted:
     state: str | None = None
     name: str | None = None
     tenant: str | None = None
+    prefix: str | None = None
+    """What its id begins with."""
     is_all: bool = False
     cursor: str | None = None
     limit: int = MOST_A_PAGE
@@ -43,7 +45,12 @@ class Wanted:
 
     @property
     def is_filtered(self) -> bool:
-        return (self.state, self.name, self.tenant) != (None, None, None)
+        return any(self.matching)
+
+    @property
+    def matching(self) -> tuple[str | None, ...]:
+        """As the queries have it."""
+        return self.state, self.name, self.tenant, self.prefix
 
     @property
     def has_live(self) -> bool:
@@ -68,8 +75,7 @@ def live_page(desk: Desk, views: Views, wanted: Wanted, now: float) -> LivePage:
         return LivePage((), 0)
     found = islice(_matching(desk, wanted, wanted.key), wanted.limit + 1)
     jobs = [views.seen(desk, record, now) for record in found]
-    is_counted = wanted.is_filtered
-    total = sum(1 for _ in _matching(desk, wanted, FIRST)) if is_counted else len(desk.records)
+    total = sum(1 for _ in _matching(desk, wanted, FIRST)) if wanted.is_filtered else len(desk.records)
     return LivePage(jobs, total)
 
 
@@ -78,8 +84,7 @@ def page(live: LivePage, store: Store, views: Views, wanted: Wanted, ended_count
     rows: list[Row] = []
     total = live.total
     if wanted.has_ended:
-        matching = (wanted.state, wanted.name, wanted.tenant)
-        rows = store.all("ended_page", *matching, *wanted.key, wanted.limit + 1)
+        rows = store.all("ended_page", *wanted.matching, *wanted.key, wanted.limit + 1)
         total += _ended_count(store, wanted, ended_counts)
     seen = {job.id for job in live.jobs}
     ended = ((key_of(row["number"], row["array_index"]), views.ended(row)) for row in rows if row["id"] not in seen)
@@ -89,9 +94,9 @@ def page(live: LivePage, store: Store, views: Views, wanted: Wanted, ended_count
 
 
 def _ended_count(store: Store, wanted: Wanted, counts: Mapping[str, int]) -> int:
-    if wanted.name is None and wanted.tenant is None:
-        return sum(counts.values()) if wanted.state is None else counts.get(wanted.state, 0)
-    return store.count("ended_count", wanted.state, wanted.name, wanted.tenant)
+    if any(wanted.matching[1:]):
+        return store.count("ended_count", *wanted.matching)
+    return sum(counts.values()) if wanted.state is None else counts.get(wanted.state, 0)
 
 
 def history_page(store: Store, views: Views, limit: int, cursor: str | None, total: int) -> bytes:
@@ -127,6 +132,7 @@ def _fits(desk: Desk, record: Record, wanted: Wanted) -> bool:
     return (
         wanted.name in (None, request["name"])
         and wanted.tenant in (None, request["tenant"])
+        and record.id.startswith(wanted.prefix or "")
         and (wanted.state is None or desk.state(record.id) == wanted.state)
     )
 

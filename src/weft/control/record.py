@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from weft.control.memory import NOT_MEASURED, Memory, declared_bytes, memory_of, sane
+from weft.control.memory import NOT_MEASURED, Memory, declared_bytes, sane
 from weft.core.value import value
 from weft.core.values import JobClass, JobSpec
 
@@ -179,29 +179,16 @@ class Record:
 
 
 def record_of(
-    row: Mapping[str, Any], attempt: Mapping[str, Any] | None, parse: Callable[[str], Mapping[str, Any]] = json.loads
+    row: Sequence[Any], attempt: Mapping[str, Any] | None, parse: Callable[[str], Mapping[str, Any]] = json.loads
 ) -> Record:
-    """A live job from its row, and from that of the attempt that lives. `parse` reads its request."""
-    record = Record(
-        id=row["id"],
-        number=row["number"],
-        array_index=row["array_index"],
-        request=parse(row["request"]),
-        environment=row["environment"],
-        submitted_at=row["submitted_at"],
-        attempt=row["attempt"],
-        is_alive=bool(row["is_alive"]),
-        failures=row["failures"],
-        losses=row["losses"],
-        preemptions=row["preemptions"],
-        unseats=row["unseats"],
-        started_at=row["started_at"],
-        not_before=row["not_before"],
-        ending=_ending(row["ending"]),
-        steps=row["steps"],
-        step_rate_hz=row["step_rate_hz"],
-        memory=memory_of(row),
-    )
+    """A live job from its row, as the query live_jobs has it, and from that of the attempt that lives."""
+    job_id, number, array_index, request, environment, submitted_at, attempts, is_alive, *rest = row
+    record = Record(job_id, number, array_index, parse(request), environment, submitted_at, attempts, bool(is_alive))
+    if any(rest):  # else it has only waited
+        record.failures, record.losses, record.preemptions, record.unseats, record.started_at, *rest = rest
+        record.not_before, ending, record.steps, record.step_rate_hz, *sizes = rest
+        record.ending = _ending(ending)
+        record.memory = Memory(*sizes) if any(sizes) else NOT_MEASURED
     if attempt is not None:
         record.devices = tuple(json.loads(attempt["devices"]))
         record.lane_base, record.lane_weight = attempt["lane_base"], attempt["lane_weight"]

@@ -34,7 +34,7 @@ class Roster:
         self.last_number = last_number
         self.environments = dict(environments or {})
         """Where each is kept, by what is in it."""
-        for record in records:
+        for record in sorted(records, key=lambda record: record.key):
             self.add(record)
 
     def new_number(self) -> int:
@@ -43,9 +43,7 @@ class Roster:
 
     def add(self, record: Record) -> None:
         self.records[record.id] = record
-        at = bisect_left(self._keys, record.key)
-        self._keys.insert(at, record.key)
-        self._in_order.insert(at, record)
+        self._put_in_order(record)
         if record.is_alive:
             self.alive[record.id] = record
         if record.not_before is not None:
@@ -56,6 +54,12 @@ class Roster:
             self.arrays.setdefault(record.number, {})[record.id] = None
         for awaited in record.awaits:
             self.dependents.setdefault(awaited, set()).add(record.id)
+
+    def _put_in_order(self, record: Record) -> None:
+        key = record.key
+        at = len(self._keys) if not self._keys or key > self._keys[-1] else bisect_left(self._keys, key)
+        self._keys.insert(at, key)
+        self._in_order.insert(at, record)
 
     def remove(self, record: Record) -> None:
         """Those who come after it are still to be told."""

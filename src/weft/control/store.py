@@ -172,6 +172,11 @@ class Store:
     def all(self, query: str, *arguments: Any) -> list[Row]:
         return [dict(row) for row in self._reader.execute(QUERIES[query], arguments)]
 
+    def rows(self, query: str) -> Iterator[Sequence[Any]]:
+        """The same, of many, by column."""
+        for row in self._reader.execute(QUERIES[query]):
+            yield tuple(row)
+
     def count(self, query: str, *arguments: Any) -> int:
         count: int = self._one(query, *arguments)["count"]
         return count

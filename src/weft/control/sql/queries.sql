@@ -74,7 +74,11 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, reason = excluded.reason,
   ephemeral_bytes = excluded.ephemeral_bytes, overflow_bytes = excluded.overflow_bytes, peak_bytes = excluded.peak_bytes;
 
 -- name: live_jobs
-SELECT * FROM jobs WHERE finished_at IS NULL ORDER BY number, array_index;
+-- Read column by column, in this order, by record_of.
+SELECT id, number, array_index, request, environment, submitted_at, attempt, is_alive, failures, losses, preemptions,
+  unseats, started_at, not_before, ending, steps, step_rate_hz, persistent_bytes, ephemeral_bytes, overflow_bytes,
+  peak_bytes
+FROM jobs WHERE finished_at IS NULL ORDER BY number, array_index;
 
 -- name: job
 SELECT * FROM jobs WHERE id = ?;
@@ -85,12 +89,13 @@ SELECT id, state FROM jobs WHERE number = ? ORDER BY array_index;
 -- name: ended_page
 -- Behind a place in the order of ids; of a single job the array index is NULL, which is behind nothing.
 SELECT * FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR name = ?2)
-  AND (?3 IS NULL OR tenant = ?3) AND number >= ?4 AND (number > ?4 OR array_index > ?5)
-ORDER BY number, array_index LIMIT ?6;
+  AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR id GLOB ?4 || '*')
+  AND number >= ?5 AND (number > ?5 OR array_index > ?6)
+ORDER BY number, array_index LIMIT ?7;
 
 -- name: ended_count
 SELECT count(*) AS count FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR state = ?1)
-  AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR tenant = ?3);
+  AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR id GLOB ?4 || '*');
 
 -- name: ended_before
 SELECT * FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR (finished_at, id) < (?1, ?2))
