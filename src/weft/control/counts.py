@@ -13,7 +13,7 @@ from weft.control.store import Store
 
 
 class Counts:
-    """As of the last instant that is on disk. What is published is never changed, so anybody may read it at any time."""
+    """As of the last instant on disk. What is published is never changed, so that it may be read at any time."""
 
     def __init__(self, store: Store, desk: Desk) -> None:
         self._ended = Counter({row["state"]: row["jobs"] for row in store.all("counts")})

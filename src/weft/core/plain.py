@@ -78,7 +78,9 @@ def plain_spec(spec: JobSpec) -> Plain:
             changed[name] = value
     if "device_types" in changed:
         changed["device_types"] = sorted(changed["device_types"])
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in changed.items()}
+    if "step_rate_hz" in changed:
+        changed["step_rate_hz"] = dict(changed["step_rate_hz"])
+    return changed
 
 
 def spec_of(fields: Plain) -> JobSpec:

@@ -26,6 +26,7 @@ from weft.core.plain import (
 from weft.core.transitions import State
 from weft.core.values import Cluster, Node
 
+ENCODE = json.JSONEncoder().encode
 SETTLED = ("since_s", "first_wait_s", "best_rate_hz", "rate_hz", "settled_run_s", "settled_wait_s", "settled_steps")
 """Numbers of a job that are kept as they are."""
 AT_FIRST: Mapping[str, Any] = {
@@ -69,9 +70,9 @@ class SnapshotTexts:
         return f'{json.dumps(_around(ledger))[:-1]}, "jobs": [{jobs}]}}'
 
     def _job_text(self, job: Job, before: dict[str, str]) -> str:
-        if job.generation or job.since_s != job.arrival_s or not job.is_waiting or job.measured:
-            return json.dumps(_plain_job(job))
-        text = self._waiting[job.id] = before.get(job.id) or json.dumps(_plain_job(job))
+        if not _has_only_waited(job):
+            return ENCODE(_plain_job(job))
+        text = self._waiting[job.id] = before.get(job.id) or ENCODE(_plain_job(job))
         return text
 
 
@@ -101,8 +102,15 @@ def _around(ledger: Ledger) -> dict[str, Any]:
     }
 
 
+def _has_only_waited(job: Job) -> bool:
+    """Since it was submitted, so that nothing about it has changed."""
+    return job.is_waiting and not job.generation and job.since_s == job.arrival_s and job.measured is None
+
+
 def _plain_job(job: Job) -> dict[str, Any]:
     """What is as it was when the job was submitted is left out: of most jobs of a long queue that is nearly all."""
+    if _has_only_waited(job) and job.best_rate_hz == 1.0:
+        return {"spec": plain_spec(job.spec), "tie": job.tie}
     fields = {
         "state": job.state,
         "generation": job.generation,
