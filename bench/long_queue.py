@@ -1,4 +1,4 @@
-"""100,000 queued jobs: how long people wait for an answer, and a restart takes, while submissions and decisions go on."""
+"""100,000 queued jobs: how long answers and a restart take, while submissions and decisions go on."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def long_queue() -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         home = Home(Path(folder))
         with bare_daemon(home, "weft") as daemon, weft.Client(folder, timeout_s=60) as client:
-            node = multiprocessing.get_context("spawn").Process(
-                target=pretend_node, args=(home, 2, RUN_S), daemon=True
-            )
+            node = multiprocessing.get_context("spawn").Process(target=pretend_node, args=(home, 2, RUN_S), daemon=True)
             node.start()
             figures = _submitted(client)
             figures += _answers(client)
@@ -44,7 +42,9 @@ def long_queue() -> list[Figure]:
             node.terminate()
             node.join()
         restarts = [restart_s(home, "weft") for _ in range(3)]
-    figures.append(_judged("restart: from its start to the answer of /v1/health", statistics.median(restarts), RESTART_S))
+    figures.append(
+        _judged("restart: from its start to the answer of /v1/health", statistics.median(restarts), RESTART_S)
+    )
     return figures
 
 

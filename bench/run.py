@@ -20,7 +20,8 @@ from figures import show
 def main() -> int:
     """All of it, or one part: `python bench/run.py sharing` (the native library), `queue` or `throughput`."""
     if sys.argv[1:]:
-        return _judged(all([PARTS[part]() for part in sys.argv[1:]]))
+        met = [PARTS[part]() for part in sys.argv[1:]]
+        return _judged(all(met))
     all_met = show("Under weft against bare, real training on one core", stepping.overhead())
     all_met &= show("Boundary, gate, resume", stepping.latencies())
     all_met &= show("Start", stepping.starts())

@@ -83,14 +83,15 @@ def _under_task_spooler(tsp: str) -> float:
 
 def _under_slurm(sbatch: str) -> float | None:
     """As many jobs as there are, in arrays of at most 1,000, the default limit."""
-    if subprocess.run(["scontrol", "ping"], check=False, capture_output=True).returncode:
+    scontrol, squeue = (sbatch.replace("sbatch", name) for name in ("scontrol", "squeue"))
+    if subprocess.run([scontrol, "ping"], check=False, capture_output=True).returncode:
         return None
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         begun_s = time.monotonic()
         for _ in range(JOBS // 1_000):
             asked = [sbatch, "--array=0-999", "--job-name=weft-bench", "--output=/dev/null", "--wrap=true"]
             subprocess.run(asked, cwd=folder, check=True, capture_output=True)
-        while subprocess.run(["squeue", "-h", "-n", "weft-bench"], check=True, capture_output=True).stdout.strip():
+        while subprocess.run([squeue, "-h", "-n", "weft-bench"], check=True, capture_output=True).stdout.strip():
             if time.monotonic() > begun_s + PATIENCE_S:
                 return None
             time.sleep(LOOK_EVERY_S)

@@ -321,7 +321,9 @@ def lasting(desk: Desk) -> dict[str, Any]:
         "floor": desk.floor.plain(),
         "arrays": desk.roster.arrays,
         "dependents": {
-            job_id: live for job_id, ids in desk.roster.dependents.items() if (live := ids & desk.records.keys())
+            job_id: live
+            for job_id, numbers in desk.roster.dependents.items()
+            if (live := numbers & {record.number for record in desk.records.values()})
         },
         "backing off": sorted(desk.roster.backing_off),
         "stopping": sorted(desk.roster.stopping),

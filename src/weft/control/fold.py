@@ -48,20 +48,17 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
     attempts = {row["job"]: row for row in store.all("live_attempts")}
     parse = lru_cache(REQUESTS)(json.loads)  # elements of an array, and jobs submitted alike, share one
     records = [record_of(row, attempts.get(row[0]), parse) for row in store.rows("live_jobs")]
-    live = {record.id for record in records}
-    for record in records:
-        if record.request.get("awaits"):
-            record.awaits = live.intersection(record.request["awaits"])
+    roster = Roster(records, _number(store), {row["digest"]: row["id"] for row in store.all("environments")})
+    roster.find_awaited()
     past = Past(
         known=lambda wanted: known(store, wanted),
         number_of=lambda request_id: _first(store.one("request", request_id)),
         rates_hz=lambda name: _rates_hz(store, name),
     )
-    environments = {row["digest"]: row["id"] for row in store.all("environments")}
     return Desk(
         scheduler,
         past,
-        Roster(records, _number(store), environments),
+        roster,
         floor,
         quotas,
         store.setting("boot id") or "",

@@ -24,8 +24,8 @@ class Roster:
         """All of them by their keys, beside these: parallel lists, so that a page is found by bisection."""
         self.arrays: dict[int, dict[str, None]] = {}
         """Of each array, its live elements in order."""
-        self.dependents: dict[str, set[str]] = {}
-        """Who comes after a job."""
+        self.dependents: dict[str, set[int]] = {}
+        """Who comes after a job: numbers of jobs and arrays. Elements of an array share one set of what they await."""
         self.alive: dict[str, Record] = {}
         """Jobs with an attempt on the node: few, however many wait."""
         self.backing_off: dict[str, Record] = {}
@@ -52,14 +52,29 @@ class Roster:
             self.stopping[record.id] = record
         if record.array_index is not None:
             self.arrays.setdefault(record.number, {})[record.id] = None
-        for awaited in record.awaits:
-            self.dependents.setdefault(awaited, set()).add(record.id)
+        if record.array_index is None or len(self.arrays[record.number]) == 1:
+            self._await(record)
 
     def _put_in_order(self, record: Record) -> None:
         key = record.key
         at = len(self._keys) if not self._keys or key > self._keys[-1] else bisect_left(self._keys, key)
         self._keys.insert(at, key)
         self._in_order.insert(at, record)
+
+    def _await(self, record: Record) -> None:
+        for awaited in record.awaits:
+            self.dependents.setdefault(awaited, set()).add(record.number)
+
+    def find_awaited(self) -> None:
+        """Of all records, as they come from disk: what each still comes after. Elements of an array share one set."""
+        awaited: dict[int, set[str]] = {}
+        for record in self.records.values():
+            if record.request.get("after"):
+                if record.number not in awaited:
+                    awaited[record.number] = self.expanded(record.request["after"])
+                    record.awaits = awaited[record.number]
+                    self._await(record)
+                record.awaits = awaited[record.number]
 
     def remove(self, record: Record) -> None:
         """Those who come after it are still to be told."""
@@ -89,6 +104,14 @@ class Roster:
         if wanted in self.records:
             return [wanted]
         return list(self.arrays.get(int(wanted), ())) if wanted.isdecimal() else []
+
+    def of_number(self, number: int) -> list[Record]:
+        """The live jobs of one submission."""
+        return [self.records[job_id] for job_id in self.live(str(number))]
+
+    def expanded(self, after: Iterable[str]) -> set[str]:
+        """The live jobs that a job's `after` stands for. Jobs of these ids that are gone are not awaited any more."""
+        return {job_id for each in after for job_id in self.live(each)}
 
     def keep(self, env: Mapping[str, str]) -> tuple[int, tuple[int, str, str] | None]:
         """Where an environment is kept, and the row to be written if it is a new one."""
