@@ -51,6 +51,11 @@ class Ending:
     retry_in_s: float | None = None
 
 
+NONE_AWAITED: set[str] = set()
+NO_METRICS: Mapping[str, float | None] = {}
+"""Shared by all jobs that have none, which may be many; neither is ever changed."""
+
+
 @dataclass(slots=True)
 class Record:
     """Its one writer is the desk."""
@@ -79,11 +84,11 @@ class Record:
     """By which it takes turns, if it is in a lane."""
     granted_at: float = 0.0
     attempt_started_at: float | None = None
-    awaits: set[str] = field(default_factory=set)
+    awaits: set[str] = field(default_factory=lambda: NONE_AWAITED)
     """Jobs that must succeed first."""
     steps: int = 0
     step_rate_hz: float | None = None
-    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    metrics: Mapping[str, float | None] = field(default_factory=lambda: NO_METRICS)
     """As last reported; None where that was no number, as a loss that has diverged."""
     host_bytes: int = 0
     memory: Memory = NOT_MEASURED

@@ -34,7 +34,7 @@ class Roster:
         self.last_number = last_number
         self.environments = dict(environments or {})
         """Where each is kept, by what is in it."""
-        for record in sorted(records, key=lambda record: record.key):
+        for record in sorted(records, key=lambda record: record.key):  # quick, for they come so
             self.add(record)
 
     def new_number(self) -> int:
@@ -43,7 +43,14 @@ class Roster:
 
     def add(self, record: Record) -> None:
         self.records[record.id] = record
-        self._put_in_order(record)
+        key = record.key
+        if not self._keys or key > self._keys[-1]:
+            self._keys.append(key)
+            self._in_order.append(record)
+        else:
+            at = bisect_left(self._keys, key)
+            self._keys.insert(at, key)
+            self._in_order.insert(at, record)
         if record.is_alive:
             self.alive[record.id] = record
         if record.not_before is not None:
@@ -52,14 +59,8 @@ class Roster:
             self.stopping[record.id] = record
         if record.array_index is not None:
             self.arrays.setdefault(record.number, {})[record.id] = None
-        if record.array_index is None or len(self.arrays[record.number]) == 1:
+        if record.awaits and (record.array_index is None or len(self.arrays[record.number]) == 1):
             self._await(record)
-
-    def _put_in_order(self, record: Record) -> None:
-        key = record.key
-        at = len(self._keys) if not self._keys or key > self._keys[-1] else bisect_left(self._keys, key)
-        self._keys.insert(at, key)
-        self._in_order.insert(at, record)
 
     def _await(self, record: Record) -> None:
         for awaited in record.awaits:

@@ -174,8 +174,9 @@ class Store:
 
     def rows(self, query: str) -> Iterator[Sequence[Any]]:
         """The same, of many, by column."""
-        for row in self._reader.execute(QUERIES[query]):
-            yield tuple(row)
+        cursor = self._reader.cursor()
+        cursor.row_factory = None  # tuples
+        yield from cursor.execute(QUERIES[query])
 
     def count(self, query: str, *arguments: Any) -> int:
         count: int = self._one(query, *arguments)["count"]
