@@ -45,6 +45,13 @@ class LeavingError(WeftError):
         super().__init__("weft is going down", "weft up starts it again")
 
 
+class RejectedError(WeftError):
+    """Handling this input failed in a way that weft cannot name; nothing of it has happened."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"it could not be handled: {type(error).__name__}: {error}"[:500], "see daemon.log")
+
+
 class Writer:
     def __init__(
         self,
@@ -55,8 +62,8 @@ class Writer:
         log_days: float,
         snapshot_rows: int,
     ) -> None:
-        with long_lived():
-            self.desk = load()
+        self._load = load
+        self.desk = self._loaded()
         self.counts = Counts(store, self.desk)
         self.clock = clock
         self.trouble = ""
@@ -64,7 +71,6 @@ class Writer:
         self.changed = asyncio.Condition()
         """Held from the first word of an instant until it is on disk: who looks under it sees nothing that is not."""
         self._store = store
-        self._load = load
         self._send = send
         self._snapshot_rows = snapshot_rows
         self._log_days = log_days
@@ -74,7 +80,7 @@ class Writer:
         self._snapshots = SnapshotTexts()
         self._dropped_at = -math.inf
         self._jobs = LiveJobs(len(self.desk.records))
-        self._thread = ThreadPoolExecutor(1, "writer")
+        self._thread: ThreadPoolExecutor | None = None
         """Decides and writes, so that whoever asks meanwhile is answered by the loop."""
 
     async def ask(self, wish: Input) -> Any:
@@ -88,20 +94,19 @@ class Writer:
     async def run(self) -> None:
         """For ever. Whatever ends it, nobody is left waiting."""
         waiting: Waiting = []
+        self._thread = ThreadPoolExecutor(1, "writer")
         try:
+            if self._is_over:  # started again
+                async with self.changed:
+                    await self._fold()
+                self._is_over = False
             while True:
                 waiting = await self._gather()
-                async with self.changed:
-                    try:
-                        await self._instant(waiting)
-                    except StoreError as error:
-                        await self._start_over(waiting, error)
-                    self.changed.notify_all()
-                if self.trouble:
-                    await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
+                await self._handle(waiting)
         finally:
             self._is_over = True
             self._thread.shutdown()
+            self._thread = None
             while not self._inputs.empty():
                 waiting.append(self._inputs.get_nowait())
             for _, future in waiting:
@@ -119,11 +124,49 @@ class Writer:
             waiting.append(self._inputs.get_nowait())
         return waiting
 
-    async def _instant(self, waiting: Waiting) -> None:
+    async def _handle(self, waiting: Waiting) -> None:
+        """As one instant. If that fails in an unforeseen way, each input is an instant of its own: one is refused."""
+        async with self.changed:
+            failure = await self._attempted(waiting)
+            if failure is not None:
+                self._tell_failure(waiting, failure)
+                await self._fold()
+            self.changed.notify_all()
+        if isinstance(failure, StoreError):
+            self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
+            await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
+        elif failure is not None:
+            if len(waiting) > 1:
+                for each in waiting:
+                    await self._handle([each])
+            else:
+                await self._reject(*waiting[0], failure)
+
+    async def _attempted(self, waiting: Waiting) -> Exception | None:
+        """Why nothing of the instant has happened; None if it is on disk. What follows from it is not tried again."""
+        try:
+            outcome, seq, now = await self._instant(waiting)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the state is on disk as it was
+            return error
+        await self._conclude(waiting, outcome, seq, now)
+        return None
+
+    async def _instant(self, waiting: Waiting) -> tuple[Outcome, int, float]:
+        """On disk when this returns; on any error nothing of it is."""
         now = self.clock.now()
         outcome, seq = await self._aside(self._settle, [wish for wish, _ in waiting], now)
         self.trouble = ""
-        self._send(outcome.orders)
+        return outcome, seq, now
+
+    async def _conclude(self, waiting: Waiting, outcome: Outcome, seq: int, now: float) -> None:
+        """What follows from an instant that is on disk. It has happened, so no failure here may undo it."""
+        try:
+            self._send(outcome.orders)
+        except Exception:
+            log.exception("orders could not be sent")
+        self.counts.add(outcome)
+        self.counts.publish(self.desk)
+        self._jobs.now(len(self.desk.records))
         for (_, future), answer in zip(waiting, outcome.answers, strict=True):
             _give(future, answer)
         reach("control-answered")
@@ -139,11 +182,13 @@ class Writer:
         """Decide, and make it durable."""
         outcome = self.desk.handle(inputs, now)
         reach("control-decided")
-        seq = self._store.commit(self._batch(outcome, now))
-        self.counts.add(outcome)
-        self.counts.publish(self.desk)
-        self._jobs.now(len(self.desk.records))
-        return outcome, seq
+        return outcome, self._store.commit(self._batch(outcome, now))
+
+    async def _reject(self, wish: Input, future: asyncio.Future[Any] | None, error: Exception) -> None:
+        self.trouble = f"{type(wish).__name__} failed: {type(error).__name__}: {error}"[:300]
+        _give(future, RejectedError(error))
+        if future is None:  # a time that has come, and comes again at once
+            await asyncio.sleep(RETRY_S)
 
     def _batch(self, outcome: Outcome, now: float) -> Batch:
         return Batch(
@@ -173,14 +218,31 @@ class Writer:
             self._dropped_at = now
             self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
 
-    async def _start_over(self, waiting: Waiting, error: StoreError) -> None:
-        """What could not be written has not happened: go back to what is on disk, and say so to everybody."""
-        log.error("%s", error)
-        self.trouble = error.message
-        self.desk = await self._aside(self._load)
+    def _tell_failure(self, waiting: Waiting, failure: Exception) -> None:
+        """What could not be written has not happened, and everybody who waits is told so."""
+        if not isinstance(failure, StoreError):
+            log.error("an instant of %d inputs failed; folding the log anew", len(waiting), exc_info=failure)
+            return
+        log.error("%s", failure)
+        self.trouble = failure.message
         for _, future in waiting:
-            _give(future, error)
-        self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
+            _give(future, failure)
+
+    async def _fold(self) -> None:
+        """Go back to what is on disk. As long as it cannot be read, nothing can be decided, nor looked at."""
+        while True:
+            try:
+                self.desk = await self._aside(self._loaded)
+            except Exception as error:
+                log.exception("the log cannot be read")
+                self.trouble = f"the log cannot be read: {error}"
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    def _loaded(self) -> Desk:
+        with long_lived():
+            return self._load()
 
 
 def _give(future: asyncio.Future[Any] | None, answer: Any) -> None:
