@@ -165,9 +165,10 @@ def test_what_cannot_be_written_has_not_happened_and_is_tried_anew_later(
             assert answer.hint.startswith("free some space")
         assert bench.sent == []
         assert bench.store.setting("half") is None
-        assert (lasting(bench.writer.desk), bench.store.all("live_jobs")) == before
-        assert "disk is full" in bench.writer.trouble
-        bench.check_disk()
+        async with bench.writer.changed:
+            assert (lasting(bench.writer.desk), bench.store.all("live_jobs")) == before
+            assert "disk is full" in bench.writer.trouble
+            bench.check_disk()
         monkeypatch.setattr(Store, "_write", write)
         assert (await bench.ask(request()))["id"] == "3", "the number of what was refused is free again"
         await bench.ask(Report("1", 1, "ended", {"exit_code": 0}))

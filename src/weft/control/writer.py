@@ -97,9 +97,9 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, "writer")
         try:
             if self._is_over:  # started again
-                async with self.changed:
-                    await self._fold()
                 self._is_over = False
+                async with self.changed:
+                    await self._fold(LeavingError(), [])
             while True:
                 waiting = await self._gather()
                 await self._handle(waiting)
@@ -129,8 +129,7 @@ class Writer:
         async with self.changed:
             failure = await self._attempted(waiting)
             if failure is not None:
-                self._tell_failure(waiting, failure)
-                await self._fold()
+                await self._fold(failure, waiting)
             self.changed.notify_all()
         if isinstance(failure, StoreError):
             self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
@@ -218,27 +217,30 @@ class Writer:
             self._dropped_at = now
             self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
 
-    def _tell_failure(self, waiting: Waiting, failure: Exception) -> None:
-        """What could not be written has not happened, and everybody who waits is told so."""
-        if not isinstance(failure, StoreError):
-            log.error("an instant of %d inputs failed; folding the log anew", len(waiting), exc_info=failure)
-            return
-        log.error("%s", failure)
-        self.trouble = failure.message
-        for _, future in waiting:
-            _give(future, failure)
+    async def _fold(self, failure: Exception, waiting: Waiting) -> None:
+        """Go back to what is on disk: what could not be written has not happened, and whoever waits is told so.
 
-    async def _fold(self) -> None:
-        """Go back to what is on disk. As long as it cannot be read, nothing can be decided, nor looked at."""
+        As long as the log cannot be read, nothing can be decided, nor looked at.
+        """
+        if isinstance(failure, StoreError):
+            log.error("%s", failure)
+        elif waiting:
+            log.error("an instant of %d inputs failed; folding the log anew", len(waiting), exc_info=failure)
         while True:
             try:
                 self.desk = await self._aside(self._loaded)
+                unreadable = None
             except Exception as error:
                 log.exception("the log cannot be read")
-                self.trouble = f"the log cannot be read: {error}"
-                await asyncio.sleep(RETRY_S)
-            else:
+                unreadable = f"the log cannot be read: {error}"
+            if isinstance(failure, StoreError):
+                self.trouble = failure.message
+                for _, future in waiting:
+                    _give(future, failure)
+            if unreadable is None:
                 return
+            self.trouble = unreadable
+            await asyncio.sleep(RETRY_S)
 
     def _loaded(self) -> Desk:
         with long_lived():
