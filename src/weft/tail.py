@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-from weft.core.errors import InputError
+from weft.core.errors import WeftError
 
-NO_LOG = "the job has put something else in its place"
 AT_ONCE_BYTES = 1 << 16
 SOON_S, LATER_S = 0.02, 0.1
 
 
-def open_log(path: Path) -> int | None:
-    """A log to be read; None if there is none. What a job has put in its place is neither waited for nor followed."""
+class NoFileError(WeftError):
+    """Something else is in the place of the file: the job that writes it can replace it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not a regular file", f"something has replaced it: ls -l {path}")
+
+
+def open_file(path: Path) -> int:
+    """A descriptor to read it. FileNotFoundError if it is not there; a fifo or a device is not waited for."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", NO_LOG) from error
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link to itself, a socket
+            raise NoFileError(path) from error
+        raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise InputError(f"{path} cannot be read: it is no regular file", NO_LOG)
+        raise NoFileError(path)
     return fd
+
+
+def read_piece(path: Path, offset: int) -> bytes:
+    """The next bytes from an offset on; none at the end."""
+    fd = open_file(path)
+    try:
+        return os.pread(fd, AT_ONCE_BYTES, offset)
+    finally:
+        os.close(fd)
 
 
 class Tail:
@@ -37,7 +54,8 @@ class Tail:
     def read(self) -> bytes:
         """The next bytes, or none for now."""
         if self._fd is None:
-            self._fd = open_log(self._path)
+            with suppress(FileNotFoundError):
+                self._fd = open_file(self._path)
         return os.read(self._fd, AT_ONCE_BYTES) if self._fd is not None else b""
 
     def close(self) -> None:

@@ -7,11 +7,13 @@ a lock that it holds.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from weft.core.value import value
 from weft.node import processes
-from weft.node.fencing import MARK, Tree, end_tree
+from weft.node.census import MARK
+from weft.node.fencing import Tree, end_tree
 from weft.node.processes import Process
 
 PAGE = "WEFT_PAGE"
@@ -48,12 +50,12 @@ def tree_of_attempt(run: Path, job: str, attempt: int) -> Tree:
         if found:
             rank = rest.partition(b"\0")[0].decode("ascii", "replace")
             marks.add(f"{run}/{job}.{attempt}.{rank}")
-    return Tree(frozenset(), frozenset(marks))
+    return Tree(marks=frozenset(marks))
 
 
-def end_attempt(run: Path, job: str, attempt: int) -> None:
-    """Kill what has a mark of it, and return when nothing is left."""
-    end_tree(tree_of_attempt(run, job, attempt))
+def end_attempt(run: Path, job: str, attempt: int, cgroups: Collection[str]) -> None:
+    """Kill what has a mark of it or is in these cgroups, and return when nothing is left."""
+    end_tree(tree_of_attempt(run, job, attempt) | Tree(cgroups=frozenset(cgroups)))
 
 
 def verified_shepherd(pid: int, start: int, mark: str) -> bool:

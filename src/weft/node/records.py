@@ -42,7 +42,7 @@ OF_A_TASK = re.compile(r"([0-9]+(?:_[0-9]+)?)\.([0-9]{1,18})\.[0-9]{1,18}\.(?:so
 @value
 class Record:
     """An attempt as it was ordered. `generation`, `devices` and `seat` are of the last order that was carried out;
-    `lane` is the one it is in then, if it can be in one."""
+    `lane` is the one it is in then, if it can be in one. `cgroups` is the folder where each task has its own."""
 
     job: str
     attempt: int
@@ -53,6 +53,8 @@ class Record:
     launch: dict[str, Any]
     seat: Seat = HOLDER
     lane: int = 0
+    cgroups: str = ""
+    needs_cgroup: bool = False
 
     @property
     def key(self) -> tuple[str, int]:

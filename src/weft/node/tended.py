@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import fencing, launching, processes, records, tending
+from weft.node import cgroups, fencing, launching, processes, records, tending
 from weft.node.belonging import verified_leader, verified_shepherd
 from weft.node.children import watch
 from weft.node.control_page import ControlPage
 from weft.node.devices import Device
 from weft.node.entries import EntryError, discard, is_passing, read_file
-from weft.node.fencing import Tree
+from weft.node.fencing import Identity, Tree
 from weft.node.kinds import Kind
 from weft.node.pages import remove_page
 from weft.node.processes import Process
@@ -30,6 +33,10 @@ MOST_SPAWNS = 5
 STOPPED_LOOKS = 5  # of one a second; then a stopped shepherd that could not be continued is killed
 PIECE_BYTES = 1 << 16
 SHOWN = 500
+SPAWNING = threading.Lock()
+"""Held while a child of ours is there that no task accounts for yet, so that it is not taken for a stray."""
+
+log = logging.getLogger(__name__)
 
 
 class Sight(enum.Enum):
@@ -57,10 +64,12 @@ class Tended:
         self.folder = home.task(record.job, record.attempt, rank)
         self.mark = launching.mark_of(run, record, rank)
         self.page_path = Path(f"{self.mark}.page")
+        self.cgroup = launching.cgroup_of(record, rank)
         self.status: Status | None = None
         self.why_lost = ""
         self.shepherd: Shepherd | None = None
         self._log = home.log(record.job, rank)
+        self._errors = home.log(record.job, rank, split=True)
         self._boot_id = boot_id
         self._is_of_this_boot = record.boot_id == boot_id
         self._page: ControlPage | None = None
@@ -77,18 +86,29 @@ class Tended:
     def launch(self, home: Home, record: Record, kind: Kind, devices: list[Device]) -> None:
         """Start a shepherd. There may be one on its way already: only one of them will record itself."""
         self.open_page(record, kind)
+        self._make_cgroup(is_required=record.needs_cgroup)
         launching.write_launch(home, record, self.rank, kind, devices, self.page_path)
         reach("coordinator-launch-written")
         size = record.launch.get("tty") if self.rank == 0 else None
         terminal = launching.open_terminal(size) if size else None
         try:
-            pid = launching.spawn(self.folder, self.mark, terminal)
+            with SPAWNING:
+                pid = launching.spawn(self.folder, self.mark, terminal)
+                self._spawned = processes.process(pid)
         finally:
             self._keep_master(terminal)
         self._spawns += 1
-        self._spawned = processes.process(pid)
         reach("coordinator-shepherd-spawned")
         self._watch(pid)
+
+    def _make_cgroup(self, *, is_required: bool) -> None:
+        try:
+            if self.cgroup:
+                cgroups.make(self.cgroup)
+        except OSError as error:
+            if is_required:
+                raise WeftError(f"its cgroup {self.cgroup} cannot be made: {error.strerror}") from error
+            log.warning("%s cannot be made: %s; the task is fenced by scans alone", self.cgroup, error.strerror)
 
     def open_page(self, record: Record, kind: Kind) -> None:
         if self._page is None:
@@ -156,7 +176,36 @@ class Tended:
     @property
     def is_seen_through(self) -> bool:
         """Its shepherd ended as it should: then nothing of the task lives. A status alone is no proof of it."""
-        return self.status is not None and self.shepherd is not None and self._exit_codes.get(self.shepherd.pid) == 0
+        shepherd = self.shepherd
+        if self.status is None or shepherd is None:
+            return False
+        if self._spawned is not None and shepherd.pid == self._spawned.pid and shepherd.pid not in self._exit_codes:
+            self._peek(shepherd.pid)
+        return self._exit_codes.get(shepherd.pid) == 0
+
+    def _peek(self, pid: int) -> None:
+        """Its exit code, before it is taken in with those of all other children."""
+        with suppress(ChildProcessError):
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None and ended.si_code == os.CLD_EXITED:
+                self._exit_codes[pid] = ended.si_status
+
+    @property
+    def shepherds(self) -> set[int]:
+        """Their pids, alive or not."""
+        return {one.pid for one in (self.shepherd, self._spawned) if one}
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Its shepherd was killed, and we are its parent now."""
+        is_untended = self.shepherd is not None and self.shepherd.pid != 0 and not self._lives(self.shepherd)
+        return is_untended and not self._has_status() and self._is_our_child()
+
+    def _has_status(self) -> bool:
+        try:
+            return records.read_status(self.folder) is not None
+        except DamagedRecordError:
+            return True
 
     def look(self) -> Sight:
         """What can be seen of it now. Whoever tends it is watched from now on.
@@ -224,14 +273,27 @@ class Tended:
 
     def tree(self, *, with_shepherd: bool = True) -> Tree:
         """All its processes, or those alone whose end its shepherd will tell."""
-        shepherds = self.shepherd_pids
-        roots = shepherds if with_shepherd else set[int]()
-        spared = frozenset[int]() if with_shepherd else frozenset(shepherds)
-        leader = self.leader
-        now = processes.process(leader.pid) if leader else None
-        if leader and (now is None or now.start == leader.start):
-            roots = roots | {leader.pid}  # or it is another session's by now
-        return Tree(frozenset(roots), frozenset({self.mark}), spared)
+        shepherds = frozenset(self._identities(self.shepherd, self._spawned))
+        leader = frozenset[Identity]({(self.leader.pid, self.leader.start)} if self.leader else ())
+        outputs = {str(self._log), str(self._errors)}
+        fences = {self.cgroup} if self.cgroup else set[str]()
+        return Tree(
+            roots=leader | shepherds if with_shepherd else leader,
+            marks=frozenset({self.mark}),
+            spared=frozenset() if with_shepherd else shepherds,
+            cgroups=frozenset(fences),
+            outputs=frozenset(outputs),
+        )
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether one of its processes is seen at a glance; scans may still find others."""
+        is_populated = bool(self.cgroup) and cgroups.is_populated(self.cgroup)
+        return is_populated or any(processes.descendants(pid for pid, _ in self._identities(self.shepherd)))
+
+    def _identities(self, *some: Shepherd | Process | None) -> list[Identity]:
+        """Of those that live."""
+        return [(one.pid, one.start) for one in some if one and self._lives(one)]
 
     def bar(self) -> bool:
         """Make sure that it is never started; False if it has been, or if something stands in the way of saying so."""
@@ -304,3 +366,5 @@ class Tended:
         self.close()
         remove_page(self.page_path)
         discard(Path(f"{self.mark}.sock"))
+        if self.cgroup:
+            cgroups.remove(self.cgroup)
