@@ -81,9 +81,9 @@ def test_what_stands_in_the_place_of_a_log_is_not_waited_for(box: Box, attack: A
         with attack(f"records: {name} in the place of the log, which is read"):
             job_id = attackers.job_ids[index]
             status, said = box.rest("GET", f"/v1/jobs/{job_id}/logs")
-            assert (status, said["hint"]) == (400, "the job has put something else in its place"), said
+            assert status in (404, 409), said
     done = box.weft("logs", attackers.job_ids[2])
-    assert "it is no regular file" in done.stderr
+    assert "is not a regular file" in done.stderr
     box.says("cancel", *attackers.job_ids)
 
 

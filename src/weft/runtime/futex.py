@@ -12,6 +12,7 @@ EVERYBODY = 2**31 - 1
 CALLS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 POLL_S = 0.001
 SYSTEM_CALL = CALLS.get(platform.machine())
+LIBRARY = ctypes.CDLL(None)
 
 
 class _Timespec(ctypes.Structure):
@@ -50,7 +51,7 @@ def wake_at(address: int) -> None:
 
 
 def _futex(address: int, operation: int, value: int, timeout: Optional[_Timespec]) -> None:
-    ctypes.CDLL(None).syscall(
+    LIBRARY.syscall(
         ctypes.c_long(SYSTEM_CALL or 0),
         ctypes.c_void_p(address),
         ctypes.c_int(operation),
