@@ -234,7 +234,7 @@ static void take_turn_alone(void)
     shim.not_own_ns += waited;
     if (shim.lane.turn == 0)
         return; /* a signal came: this once the memory is our own, and the interpreter can see to it */
-    weft_memory_turn_begins(shim.lane.lane->reserved, shim.lane.lane->capacity);
+    weft_memory_turn_begins(weft_reserved(&shim.lane), shim.lane.lane->capacity);
     shim.page->turns++;
     begin_computing();
 }
@@ -252,7 +252,7 @@ static void take_turn(void)
 /* The lane is no larger than any member needs, or than it may be. Only in our turn. */
 static void shrink_lane(struct weft_lane *lane)
 {
-    uint64_t needed = weft_most_needed(&shim.lane), reserved = lane->reserved, wanted = reserved;
+    uint64_t needed = weft_most_needed(&shim.lane), reserved = weft_reserved(&shim.lane), wanted = reserved;
     if (wanted > needed + needed / 8 + SPARE_LANE)
         wanted = needed;
     if (wanted > lane->capacity)
@@ -426,7 +426,7 @@ int weft_native_join(const char *path, uint64_t capacity, int64_t base, int64_t 
     int error = -weft_join(&shim.lane, path, capacity, base, weight, why, why_bytes);
     if (error)
         return error;
-    error = weft_memory_use_lane(shim.lane.memory, shim.lane.lane->capacity, shim.lane.lane->reserved);
+    error = weft_memory_use_lane(shim.lane.memory, shim.lane.lane->capacity, weft_reserved(&shim.lane));
     if (error) {
         weft_leave(&shim.lane);
         say(why, why_bytes, "there are no addresses for the lane (is there a limit? ulimit -v)");

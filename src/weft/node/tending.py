@@ -3,7 +3,7 @@ it started, and leaves a status.
 
 It loads the standard library alone, and of that what is quick to load: the command waits for it.
 """
-# ruff: noqa: PTH105, PTH108, PTH123, PTH208 - pathlib takes as long to load as all else here
+# ruff: noqa: PTH104, PTH105, PTH108, PTH123, PTH208 - pathlib takes as long to load as all else here
 
 from __future__ import annotations
 
@@ -82,9 +82,8 @@ def record(folder: str, boot_id: str, pid: int) -> bool:
 
     From this instant the attempt exists. Said with pid 0, it means that the task will never be started.
     """
-    draft = f"{folder}/.shepherd-{os.getpid()}"
-    with open(draft, "w") as file:
-        file.write(f'{{"pid": {pid}, "start": {procfs.start_time(pid) if pid else 0}, "boot_id": "{boot_id}"}}\n')
+    start = procfs.start_time(pid) if pid else 0
+    draft = _write_draft(f"{folder}/.shepherd", f'{{"pid": {pid}, "start": {start}, "boot_id": "{boot_id}"}}\n')
     try:
         os.link(draft, f"{folder}/shepherd.json")
     except FileExistsError:
@@ -139,8 +138,11 @@ def _streams(launch: dict[str, Any]) -> tuple[tuple[int, int, int], int]:
 
 
 def open_log(path: str) -> int:
-    """What is written goes to the end of what earlier attempts wrote."""
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """What is written goes to the end of what earlier attempts wrote. A pipe or a link in its place is an error."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    os.set_blocking(fd, True)
+    return fd
 
 
 def _become(launch: dict[str, Any], streams: tuple[int, int, int], writing: int, is_inside: bool) -> NoReturn:
@@ -211,10 +213,13 @@ def _say_started(page: str) -> None:
 
 def _say(page: str, word: int, number: int) -> None:
     try:
-        fd = os.open(page, os.O_WRONLY | os.O_CLOEXEC)
+        fd = os.open(page, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return
-    os.pwrite(fd, struct.pack("=Q", number), word * 8)
+    try:  # noqa: SIM105 - contextlib takes its time to load
+        os.pwrite(fd, struct.pack("=Q", number), word * 8)
+    except OSError:  # a pipe, say
+        pass
     os.close(fd)
 
 
@@ -281,15 +286,25 @@ def write_status(folder: str, code: int, message: str, by: str) -> None:
 
     If it is by the shepherd, nothing that the command started lives any more.
     """
-    draft = f"{folder}/.status-{os.getpid()}"
-    with open(draft, "w") as file:
-        file.write(
-            f'{{"exit_code": {code}, "at_s": {time.monotonic()!r}, "by": "{by}", "message": {_quoted(message)}}}\n'
-        )
-        file.flush()
-        os.fsync(file.fileno())
+    said = f'{{"exit_code": {code}, "at_s": {time.monotonic()!r}, "by": "{by}", "message": {_quoted(message)}}}\n'
+    draft = _write_draft(f"{folder}/.status", said)
     reach(by + "-status-written")
-    os.replace(draft, f"{folder}/status.json")
+    try:
+        os.replace(draft, f"{folder}/status.json")
+    except IsADirectoryError:  # the job has put a folder there
+        os.rename(f"{folder}/status.json", f"{folder}/.aside-{os.urandom(8).hex()}")
+        os.replace(draft, f"{folder}/status.json")
+
+
+def _write_draft(prefix: str, text: str) -> str:
+    """A new file on the disk, under a name that a job cannot have put something else under."""
+    draft = f"{prefix}-{os.urandom(8).hex()}"
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(fd)
+    return draft
 
 
 def _quoted(message: str) -> str:
