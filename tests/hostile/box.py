@@ -18,6 +18,8 @@ from sandbox import Done, Sandbox
 from underweft import bare
 from waiting import wait_until
 from weft.home import Home
+from weft.node.cgroups import find_fences
+from weft.node.strays import end_left_over
 from weft.unixhttp import Connection
 
 Attack = Callable[[str], AbstractContextManager[None]]
@@ -125,10 +127,11 @@ class Box:
         return int(text) if text.isdigit() and self.is_alive(int(text)) else 0
 
     def is_alive(self, pid: int) -> bool:
-        state = self._stat(pid)
+        state = self.state_of(pid)
         return state not in ("", "Z", "X")
 
-    def _stat(self, pid: int) -> str:
+    def state_of(self, pid: int) -> str:
+        """One letter, as /proc has it; none if there is no such process."""
         path = self.sandbox.outside(Path(f"/proc/{pid}/stat"))
         try:
             return path.read_text().rpartition(")")[2].split()[0]
@@ -187,12 +190,15 @@ class Box:
             assert bystander.lines == alone[: bystander.steps], "the bystander computed something else than alone"
 
     def close(self) -> None:
-        """Everything in the sandbox ends."""
+        """Everything in the sandbox ends. Its cgroups are outside of it."""
         if self._connection is not None:
             self._connection.close()
         if not self.sandbox.is_isolated:
             self.weft("down", "--stop-jobs")
         self.sandbox.close()
+        fences = find_fences("auto", self.home.root)
+        end_left_over(fences.left_over(()))
+        fences.remove()
 
 
 class Bystander:

@@ -24,6 +24,7 @@ from weft.jsonlines import Message
 from weft.node import descriptors, devices, fencing, kinds, laning, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
+from weft.node.cgroups import Fences, find_fences
 from weft.node.children import Reaper, in_thread
 from weft.node.company import Company
 from weft.node.devices import Device
@@ -38,8 +39,11 @@ from weft.node.records import Record
 from weft.node.seat import Seat
 from weft.node.serving import service_at
 from weft.node.sole import taken_lock
+from weft.node.strays import Strays, end_left_over
 from weft.node.supervisor import Supervisor
+from weft.node.tended import Tended
 from weft.runtime.failing import reach
+from weft.settings import FENCES
 
 FAIL_POINTS = (
     "coordinator-ordered",  # and nothing is done yet
@@ -61,6 +65,7 @@ PROTOCOL = 1
 TICK_S = 1.0
 DEVICES_TICKS = 5
 LOCK_WAIT_S = 3.0
+UNKNOWN_S = 5.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
 SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
@@ -69,7 +74,7 @@ log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    def __init__(self, home: Home, kind: Kind, found: Sequence[Device]) -> None:
+    def __init__(self, home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
         self._company = Company()
         self._attempts = self._company.attempts
         self._guard = Guard(self._company)
@@ -91,6 +96,8 @@ class Coordinator:
             report=self._report,
             company=self._company,
             guard=self._guard,
+            strays=Strays(home, self._tasks),
+            fences=fences,
         )
 
     async def run(self) -> None:
@@ -100,17 +107,30 @@ class Coordinator:
             loop.add_signal_handler(number, self._is_leaving.set)
         self._reaper.begin()
         records.remove_leftovers(self._ground.home)
-        for job, attempt in records.attempts_on_disk(self._ground.home):
+        on_disk = records.attempts_on_disk(self._ground.home)
+        for job, attempt in on_disk:
             try:
                 self._adopt(job, attempt)
             except OSError as error:  # a full disk; it is taken up when it is ordered
                 log.warning("job %s, attempt %d cannot be adopted yet: %s", job, attempt, error)
                 self._unadopted.add((job, attempt))
+        await self._end_unknown(on_disk)
         lasting = {"link": self._link.run, "tick": self._tick, "guests": self._watch_guests}
         kept = [self._supervisor.start(name, work) for name, work in lasting.items()]
         await self._is_leaving.wait()
         for task in kept:
             task.cancel()
+        self._ground.fences.remove()
+
+    def _tasks(self) -> list[Tended]:
+        return [task for attempt in self._company for task in attempt.tasks]
+
+    async def _end_unknown(self, known: Sequence[tuple[str, int]]) -> None:
+        """What lives of attempts of which no record tells any more. One that cannot be killed is not waited for."""
+        ground = self._ground
+        ending = [in_thread(end_left_over, ground.fences.left_over(known))]
+        ending += [in_thread(ground.strays.end)] if ground.strays.find() else []
+        await asyncio.wait(ending, timeout=UNKNOWN_S)
 
     def _adopt(self, job: str, number: int) -> None:
         home = self._ground.home
@@ -201,8 +221,12 @@ class Coordinator:
         if key in self._attempts:
             self._take(self._attempts[key], order)
         elif order.wanted is Wanted.RUN:
-            asked = checked_launch(message["launch"])
-            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked)
+            asked, fences = checked_launch(message["launch"]), self._ground.fences
+            record = Record(
+                *(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked),
+                cgroups=fences.folder,
+                needs_cgroup=fences.is_required,
+            )
             self._fence_older(job, number)
             self._begin(Attempt(self._ground, record, order))
         else:
@@ -306,6 +330,8 @@ class Coordinator:
             with suppress(OSError):
                 self._adopt(job, attempt)
         self._remove_lanes()
+        if left_over := self._ground.fences.left_over({*self._attempts, *self._unadopted}):
+            in_thread(end_left_over, left_over)
 
     def _progress(self) -> dict[str, dict[str, Any]]:
         said = {}
@@ -342,6 +368,7 @@ class Coordinator:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft.node.coordinator", description="Runs jobs on this machine.")
     parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
+    parser.add_argument("--fence", default="auto", choices=FENCES, help="how a job is kept together")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     descriptors.raise_limit()
@@ -351,15 +378,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with taken_lock(home.node_lock, "coordinator", LOCK_WAIT_S):
             nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
             found = devices.discover(options.devices, nvml)
-            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found))
+            fences = find_fences(options.fence, home.root)
+            log.info("fencing: %s", fences.says)
+            records.replace_file(home.fencing, fences.says.encode("utf-8", "replace") + b"\n")
+            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found, fences))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(home: Home, kind: Kind, found: Sequence[Device]) -> None:
-    await Coordinator(home, kind, found).run()
+async def _serve(home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
+    await Coordinator(home, kind, found, fences).run()
 
 
 if __name__ == "__main__":

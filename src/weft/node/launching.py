@@ -17,8 +17,8 @@ from typing import Any
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.node import laning, launch, shepherd
+from weft.node.census import MARK
 from weft.node.devices import Device
-from weft.node.fencing import MARK
 from weft.node.kinds import Kind, Limits
 from weft.node.records import Record, replace_file
 from weft.node.tending import MASTER, SLAVE
@@ -79,6 +79,11 @@ def task_environment(
     return env
 
 
+def cgroup_of(record: Record, rank: int) -> str:
+    """Where all processes of a task are; empty if they are in no cgroup of their own."""
+    return f"{record.cgroups}/{record.job}.{record.attempt}.{rank}" if record.cgroups else ""
+
+
 def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Sequence[Device], page: Path) -> None:
     """What the shepherd is to do. Only the first task has input and a terminal."""
     wanted = record.launch
@@ -91,6 +96,8 @@ def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Seq
         "cores": kind.cores(devices),
         "limit_bytes": limits_of(record, kind).process_bytes,
         "page": str(page),
+        "cgroup": cgroup_of(record, rank),
+        "needs_cgroup": record.needs_cgroup,
         "log": str(home.log(record.job, rank)),
         "errors": str(home.log(record.job, rank, split=True)) if wanted.get("split") else "",
         "stdin": bool(wanted.get("stdin")) and rank == 0,
