@@ -246,9 +246,7 @@ class Attempt:
         is_told = all(task.status and task.status.by == "shepherd" for task in self.tasks)
         if self.is_adopted or not is_told or any(task.has_processes for task in self.tasks):
             await in_thread(fencing.end_tree, self.tree())
-            is_told = False
-        if self.is_adopted or not is_told or self.ground.strays.find():
-            await in_thread(self.ground.strays.end)
+        await self._end_strays()
         for task in self.tasks:
             task.end_shepherd()
         reach("coordinator-tree-gone")
@@ -296,6 +294,12 @@ class Attempt:
             for task in self.tasks:
                 task.bar()
             await in_thread(fencing.end_tree, self.tree())
+            await self._end_strays()
+
+    async def _end_strays(self) -> None:
+        """Among them may be processes of this attempt."""
+        if self.ground.strays.find():
+            await in_thread(self.ground.strays.end)
 
     def forget(self) -> None:
         """Remove all that is kept of it, but for what it printed."""
