@@ -114,7 +114,9 @@ def check_folder(path: str) -> None:
     longest = max(map(_size, path.split("/")))
     if size > PATH_BYTES or longest > COMPONENT_BYTES:
         limit = f"{PATH_BYTES:,} in all and {COMPONENT_BYTES} for one name are the most that the kernel accepts"
-        raise InputError(f"the path of the folder has {size:,} bytes, {longest:,} in its longest name; {limit}", "")
+        raise InputError(
+            f"the path of the folder has {size:,} bytes, {longest:,} in its longest name; {limit}", "use a shorter path"
+        )
 
 
 def check_name(what: str, text: object) -> None:
@@ -142,7 +144,9 @@ def encoded_bytes(text: object, what: str) -> int:
     try:
         return _size(text)
     except UnicodeEncodeError:
-        raise InputError(f"{what} has a character that no file name can hold: a lone surrogate", "") from None
+        raise InputError(
+            f"{what} has a character that no file name can hold: a lone surrogate", "write it in UTF-8"
+        ) from None
 
 
 def shown(text: str) -> str:

@@ -37,6 +37,8 @@ from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
 
 BACKLOG = 512
+SWITCH_S = 0.001
+"""After so long a thread lets another one compute: what is asked of the daemon does not wait for a decision."""
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +106,7 @@ async def serve(
     await _end(tasks, *tasks)
     nodes.close()
     link.close()
+    house.reading.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
     with suppress(OSError):  # something of a job is still there
@@ -192,6 +195,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
                 if settings.fence == "cgroup":
                     find_fences(settings.fence, home.root)
                 named = chosen_policy(store, settings, filed)
+                sys.setswitchinterval(SWITCH_S)
                 os.chdir("/")  # the folder it was started in is nobody's business, and may go
                 asyncio.run(serve(home, settings, filed, named, store, has_node))
             finally:

@@ -199,7 +199,7 @@ class Link:
                 self._tell(measurement_of(message))
             case "progress":
                 self.warnings = warnings_of(message)
-                self._progress(message.get("jobs"))
+                await self._progress(message.get("jobs"))
 
     async def _hello(self, message: dict[str, Any], stream: asyncio.StreamWriter) -> bool:
         pid, _ = peer_of(stream.get_extra_info("socket"))
@@ -252,15 +252,16 @@ class Link:
         assert self._writer is not None
         await self._writer.ask(word)
 
-    def _progress(self, jobs: object) -> None:
-        """Not logged: it is known again a second later."""
+    async def _progress(self, jobs: object) -> None:
+        """Not logged: it is known again a second later. Not during an instant: the desk is then another thread's."""
         assert self._writer is not None
-        for job_id, said in jobs.items() if isinstance(jobs, dict) else ():
-            record: Record | None = self._writer.desk.records.get(job_id)
-            told = progress_of(said)
-            if record is not None and record.attempt == told.get("attempt"):
-                record.note(told)
-                self._tell(growth_of(self._writer.desk, job_id, told))
+        async with self._writer.changed:
+            for job_id, said in jobs.items() if isinstance(jobs, dict) else ():
+                record: Record | None = self._writer.desk.records.get(job_id)
+                told = progress_of(said)
+                if record is not None and record.attempt == told.get("attempt"):
+                    record.note(told)
+                    self._tell(growth_of(self._writer.desk, job_id, told))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
