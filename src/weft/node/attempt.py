@@ -244,9 +244,9 @@ class Attempt:
         A shepherd that left a status has made sure itself, and has nothing more to do. But a job may have written that.
         """
         is_told = all(task.status and task.status.by == "shepherd" for task in self.tasks)
-        if self.is_adopted or not is_told or any(task.has_processes for task in self.tasks):
-            await in_thread(fencing.end_tree, self.tree())
-        await self._end_strays()
+        has_processes = any(task.has_processes for task in self.tasks) or bool(self.ground.strays.pids())
+        if self.is_adopted or not is_told or has_processes:
+            await self._end_processes()
         for task in self.tasks:
             task.end_shepherd()
         reach("coordinator-tree-gone")
@@ -293,13 +293,12 @@ class Attempt:
         if self.state is not State.WAITING:
             for task in self.tasks:
                 task.bar()
-            await in_thread(fencing.end_tree, self.tree())
-            await self._end_strays()
+            await self._end_processes()
 
-    async def _end_strays(self) -> None:
-        """Among them may be processes of this attempt."""
-        if self.ground.strays.find():
-            await in_thread(self.ground.strays.end)
+    async def _end_processes(self) -> None:
+        """Among strays may be processes of this attempt."""
+        await in_thread(fencing.end_tree, self.tree())
+        await in_thread(self.ground.strays.end)
 
     def forget(self) -> None:
         """Remove all that is kept of it, but for what it printed."""
