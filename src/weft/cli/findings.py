@@ -124,9 +124,9 @@ def _pidfd() -> Finding:
 
 def _fencing(home: Home) -> Finding:
     """As the coordinator found it where it runs; before its first start, as it is here. Scans alone are no fault."""
-    try:
-        says = home.fencing.read_text(encoding="utf-8").strip()
-    except OSError:
+    if home.fencing.is_file():
+        says = home.fencing.read_text(encoding="utf-8", errors="replace").strip()
+    else:
         there = next(each for each in [home.root, *home.root.parents] if each.exists())
         fences = find_fences("auto", there)
         fences.remove()
