@@ -35,11 +35,6 @@ static const char *value_of(const char *text, const char *label)
     return "";
 }
 
-static bool has_signal(const char *text, const char *label, int number)
-{
-    return strtoull(value_of(text, label), NULL, 16) >> (number - 1) & 1;
-}
-
 static bool is_kernel_worker(pid_t thread)
 {
     char text[512];
@@ -67,8 +62,9 @@ bool weft_read_thread(pid_t thread, int signal_number, struct weft_thread_status
     const char *name = value_of(text, "Name:\t");
     snprintf(status->name, sizeof status->name, "%.*s", (int)strcspn(name, "\n"), name);
     status->state = *value_of(text, "State:\t");
-    status->is_pending = has_signal(text, "SigPnd:\t", signal_number);
-    status->is_blocked = has_signal(text, "SigBlk:\t", signal_number);
+    status->sleeps = strtoul(value_of(text, "voluntary_ctxt_switches:\t"), NULL, 10)
+                     + strtoul(value_of(text, "nonvoluntary_ctxt_switches:\t"), NULL, 10);
+    status->is_blocked = strtoull(value_of(text, "SigBlk:\t"), NULL, 16) >> (signal_number - 1) & 1;
     status->is_kernel_worker = is_kernel_worker(thread);
     status->is_idle_worker = status->is_kernel_worker && status->state == 'S' && is_idle_worker(thread);
     return true;
