@@ -54,6 +54,8 @@ class House:
         self._filed = filed
         """What weft.toml said when weft started."""
         self._patience_s = patience_s
+        self.watched: list[Callable[[], list[str]]] = []
+        """What else has warnings for people: tasks, connections, the coordinator."""
         self._farewell: asyncio.Task[None] | None = None
         self._started_at = self.clock.peek()
 
@@ -179,6 +181,7 @@ class House:
             found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
         if self.desk.quotas and not self.desk.scheduler.heeds_quotas:
             found.append(f"under the policy {self.policy_name} quotas and classes do not count; under weft they do")
+        found += [warning for warnings in self.watched for warning in warnings()]
         return found + self._settings_warnings()
 
     def _settings_warnings(self) -> list[str]:
