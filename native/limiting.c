@@ -64,12 +64,13 @@ static uint32_t dirtiest(void)
     return found;
 }
 
-/* No more than is needed: what is given back has to be got again. Of the largest free block, the end: it is next cut from
- * the beginning. */
+/* No more than is needed: what is given back has to be got again. It is the end of the largest free block, because
+ * blocks are cut from its beginning. */
 void weft_trim(void)
 {
-    while (weft_memory.limit && weft_memory.own.dirty && weft_memory.device + weft_memory.own.dirty > weft_memory.limit) {
-        uint64_t excess = weft_memory.device + weft_memory.own.dirty - weft_memory.limit;
+    uint64_t limit = weft_memory.limit;
+    while (limit && weft_memory.own.dirty && weft_memory.device + weft_memory.own.dirty > limit) {
+        uint64_t excess = weft_memory.device + weft_memory.own.dirty - limit;
         uint32_t index = dirtiest();
         if (index == WEFT_NO_BLOCK)
             return;

@@ -1,8 +1,8 @@
 /* Blocks that begin in the next tier, because they are over the limit.
  *
- * The same shapes come in each step. To reserve a place in the file, map it, touch its pages and give all of that back
- * would be done anew for each of them, and costs more than to compute with them. So a block that is given back is kept with
- * its place and its pages for the next one of its size. What no step of a window has used is given back. */
+ * The same shapes come in each step. To reserve a place in the file for each of them, map it, touch its pages and give
+ * all of that back costs more than to compute with them. So a freed block is kept with its place and its pages for the
+ * next one of its size. What no step of a window has used is given back. */
 #include "state.h"
 
 #define MOST_UNSTEPPED ((uint64_t)256 << 20) /* without steps nothing proves kept blocks useless: no more than this */
@@ -16,6 +16,11 @@ static struct weft_block *block_at(uint32_t index)
 static uint32_t *list_of(const struct weft_block *block)
 {
     return &weft_memory.kept[weft_class_of(weft_inner_bytes(block))];
+}
+
+static uint8_t *address_of(const struct weft_block *block)
+{
+    return weft_memory.own.range.base + weft_inner_from(block);
 }
 
 static void unlist(uint32_t index)
@@ -57,9 +62,9 @@ bool weft_keep(uint32_t index)
 static void drop(uint32_t index)
 {
     struct weft_block *block = block_at(index);
-    uint64_t from = weft_inner_from(block);
     unlist(index);
-    (void)weft_memory.backend->discard(weft_memory.tier, weft_memory.own.range.base + from, from, weft_inner_bytes(block));
+    (void)weft_memory.backend->discard(weft_memory.tier, address_of(block), weft_inner_from(block),
+                                       weft_inner_bytes(block));
     block->is_out = false;
     weft_arena_give(&weft_memory.own, index);
 }
@@ -96,7 +101,7 @@ static uint32_t take_new(size_t bytes, size_t alignment)
         return index;
     struct weft_block *block = block_at(index);
     uint64_t from = weft_inner_from(block), inner = weft_inner_bytes(block);
-    if (inner && weft_memory.backend->place_out(weft_memory.tier, weft_memory.own.range.base + from, from, inner) != 0) {
+    if (inner && weft_memory.backend->place_out(weft_memory.tier, address_of(block), from, inner) != 0) {
         weft_arena_give(&weft_memory.own, index);
         return WEFT_NO_BLOCK;
     }

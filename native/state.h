@@ -1,4 +1,4 @@
-/* What memory.c, limiting.c, overflow.c, swapping.c, sharing.c and forking.c know together. One of it, behind one lock. */
+/* What memory.c, limiting.c, overflow.c, swapping.c, sharing.c and forking.c share. One of it, behind one lock. */
 #ifndef WEFT_STATE_H
 #define WEFT_STATE_H
 

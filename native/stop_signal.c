@@ -10,8 +10,8 @@
 #define GLIBC_SIGSETXID 33
 #define GLIBC_SIGRTMIN 34 /* 32 and 33 are glibc's own; another libc may keep others */
 
-/* As the kernel has it on these machines; glibc's sigaction refuses its own signals. Elsewhere an ordinary signal is used,
- * which threads can block. */
+/* glibc's sigaction refuses its own signals, so the kernel is asked directly, with the structure of these machines.
+ * Elsewhere an ordinary signal is used, which threads can block. */
 #if (defined(__x86_64__) || defined(__aarch64__)) && !defined(WEFT_ORDINARY_SIGNAL)
 #define CAN_USE_SIGSETXID 1
 #else

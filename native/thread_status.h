@@ -7,7 +7,7 @@
 
 struct weft_thread_status {
     char name[32];
-    unsigned long sleeps; /* how often it went to sleep or was preempted: equal at two looks, it has not run in between */
+    unsigned long sleeps; /* how often it went to sleep or was preempted: if equal at two looks, it has not run since */
     char state; /* R running or runnable, S asleep, D asleep in a way that no signal interrupts, … */
     bool is_blocked;       /* the signal that was asked about */
     bool is_kernel_worker; /* of io_uring or vhost: a thread of this process that runs kernel code alone */

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_NS INT64_C(1000000000)     /* for a thread that is to be scheduled first, or runs with the signal blocked */
+#define PATIENCE_NS INT64_C(1000000000)     /* for one that has to be scheduled first, or runs and blocks the signal */
 #define LOST_PATIENCE_NS INT64_C(200000000) /* after a stop that failed: it will hardly answer this time */
-#define SLEEP_NS INT64_C(250000000)         /* for one that sleeps on and blocks the signal: glibc does so for moments */
+#define SLEEP_NS INT64_C(250000000)         /* for one that sleeps and blocks the signal: glibc does so for moments */
 #define LOOK_CLOSER_NS INT64_C(20000000)
 #define LOOK_EVERY_NS 1000000L
 #define MOST_THREADS 4096

@@ -1,5 +1,4 @@
-/* What is over the limit from step to step: its places in the next tier are kept, and device pages are not given back in
- * vain. */
+/* A limit that binds in every step: places in the tier are kept, and no more pages are given back than it asks for. */
 #include "pieces.h"
 
 #define LAYERS 12
