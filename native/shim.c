@@ -7,6 +7,7 @@
 #include "turnstile.h"
 #include "weft_native.h"
 #include "weft_page.h"
+#include "world.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -140,7 +141,7 @@ static void say_disobeyed(const struct weft_boundary *seen)
 {
     if (seen->disobeyed && seen->disobeyed != shim.disobeyed)
         say_line("the limit of %.1f MiB cannot be obeyed for now: %s", mib(shim.page->limit),
-                 seen->disobeyed == EBUSY ? "a thread of the script does not stop for it" : strerror(seen->disobeyed));
+                 seen->disobeyed == EBUSY ? weft_world_why() : strerror(seen->disobeyed));
     shim.disobeyed = seen->disobeyed;
 }
 
@@ -492,7 +493,7 @@ int weft_native_drop_caches(void)
 
 static int failed(int error, const char *what, char *why, size_t why_bytes)
 {
-    const char *reason = error == EBUSY    ? "a thread of the script does not stop for it"
+    const char *reason = error == EBUSY    ? weft_world_why()
                          : error == ENOENT ? "there is no next tier: no folder was given, or it cannot be used"
                                            : strerror(error);
     if (why_bytes)
