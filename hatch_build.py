@@ -60,7 +60,20 @@ def build(native: Path, library: Path) -> None:
     handle, draft = tempfile.mkstemp(prefix=".libweft-", dir=library.parent)
     os.close(handle)
     try:
-        _run([*compiler, *FLAGS, *PRELOADED, *WARNINGS, *_words("CFLAGS"), *sources, "-o", draft, *_words("LDFLAGS"), *LINKING])
+        _run(
+            [
+                *compiler,
+                *FLAGS,
+                *PRELOADED,
+                *WARNINGS,
+                *_words("CFLAGS"),
+                *sources,
+                "-o",
+                draft,
+                *_words("LDFLAGS"),
+                *LINKING,
+            ]
+        )
         Path(draft).chmod(0o755)
         Path(draft).replace(library)
     finally:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from compiled import compiler
+
 from underweft import environment
 from weft.runtime.native import library_path
 

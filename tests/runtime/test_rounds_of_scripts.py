@@ -1,8 +1,8 @@
 """Training loops written at random, run for real: which of their updates weft takes for the end of an iteration.
 
 In each iteration one optimizer, the anchor, is stepped once. Others are stepped before it (once, in some iterations) or
-after it (any number of times, in some iterations), always in the same order. That is what a script's code says, so it can
-be known: every iteration is counted once, whatever the pattern, and where the pattern is periodic, the ends are foretold.
+after it (any number of times, in some iterations), always in the same order. The code says that, so it can be
+known: each iteration is counted once, whatever the pattern; and where that is periodic, the ends are foretold.
 """
 
 from __future__ import annotations
@@ -80,12 +80,18 @@ def script(before: list[Other], after: list[Other], style: str) -> str:
     tail = [_block(f"a{i}", other, f"after[{i}]") for i, other in enumerate(after)]
     if style == "together" and after:
         names = ", ".join(f"'a{i}'" for i in range(len(after)))
-        tail = [[f"if after[0].is_due(i):", f"    for _ in range({after[0].times}):", f"        for name in ({names},):",
-                 "            step(name)"]]  # fmt: skip
+        loops = [f"    for _ in range({after[0].times}):", f"        for name in ({names},):", "            step(name)"]
+        tail = [["if after[0].is_due(i):", *loops]]
     if style == "functions":
         return _with_functions([*blocks, anchor, *tail])
     if style == "guarded":
-        anchor = ["with open('/dev/null'):", "    try:", "        step('anchor')", "    except KeyError:", "        continue"]
+        anchor = [
+            "with open('/dev/null'):",
+            "    try:",
+            "        step('anchor')",
+            "    except KeyError:",
+            "        continue",
+        ]
     lines = [line for block in [*blocks, anchor, *tail] for line in block]
     loop = "while watched.iteration < iterations:" if style == "while" else "for _ in range(iterations):"
     body = ["watched.iteration += 1", "i = watched.iteration", *lines]
@@ -104,14 +110,19 @@ def _with_functions(blocks: list[list[str]]) -> str:
     for number, block in enumerate(blocks):
         lines += [f"def part{number}(i):", *("    " + line for line in block)]
     lines += ["def iterate(i):", *(f"    part{number}(i)" for number in range(len(blocks)))]
-    lines += ["def run():", "    for i in range(1, iterations + 1):", "        watched.iteration = i", "        iterate(i)"]
+    lines += [
+        "def run():",
+        "    for i in range(1, iterations + 1):",
+        "        watched.iteration = i",
+        "        iterate(i)",
+    ]
     return "\n".join(lines)
 
 
 def run(source: str, iterations: int, **names: Any) -> Watched:
     watched = Watched()
     scope: dict[str, Any] = {"watched": watched, "step": watched.step, "iterations": iterations, **names}
-    exec(compile(source, "script.py", "exec"), scope)
+    exec(compile(source, "script.py", "exec"), scope)  # noqa: S102 -- the script that was just written
     scope["run"]()
     return watched
 
@@ -122,7 +133,9 @@ STYLES = st.sampled_from(["plain", "while", "guarded", "functions", "together"])
 @settings(max_examples=40, deadline=None)
 @given(st.lists(others(1), max_size=2), st.lists(others(3), max_size=3), STYLES)
 @example([], [Other(2, 0, 10**9, 2), Other(2, 0, 10**9, 2)], "together")
-def test_periodic_rounds_are_counted_and_their_ends_foretold(before: list[Other], after: list[Other], style: str) -> None:
+def test_periodic_rounds_are_counted_and_their_ends_foretold(
+    before: list[Other], after: list[Other], style: str
+) -> None:
     watched = run(script(before, after, style), 700, before=before, after=after)
     assert watched.total in (699, 700)  # the last is counted when the next begins, if its end was not foretold
     assert watched.early(LEARNT) == 0

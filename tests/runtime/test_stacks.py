@@ -13,7 +13,7 @@ import pytest
 
 from underweft import bare, environment, under_weft
 
-PLACES = '''
+PLACES = """
 import logging, sys, traceback, warnings
 import torch
 from torch import nn
@@ -105,7 +105,7 @@ for call in (lambda: (weights * 2).sum().backward(), lambda: optimizer.step(1, 2
         call()
     except Exception:
         print(traceback.format_exc(), flush=True)
-'''
+"""
 
 
 def test_a_training_script_sees_its_own_frames_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Soft actor-critic with a delayed policy: critics each iteration; every second one, actor and temperature twice each."""
+"""Soft actor-critic with a delayed policy: critics each time; every second time, actor and temperature twice each."""
 # steps: 40
 
 import torch
@@ -64,7 +64,7 @@ for step in range(1, 41):
             alpha_loss.backward()
             alpha_optimizer.step()
     with torch.no_grad():
-        for target, critic in zip(targets.parameters(), critics.parameters()):
+        for target, critic in zip(targets.parameters(), critics.parameters(), strict=True):
             target.lerp_(critic, 0.005)
     show(step, q=q_loss, alpha=log_alpha)
 

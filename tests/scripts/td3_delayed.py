@@ -48,7 +48,7 @@ class Agent:
         loss = -self.critic(torch.cat([states, torch.tanh(self.actor(states))], 1))[:, 0].mean()
         self._apply(self.actor_optimizer, loss)
         with torch.no_grad():
-            for target, own in zip(self.target.parameters(), self.critic.parameters()):
+            for target, own in zip(self.target.parameters(), self.critic.parameters(), strict=True):
                 target.lerp_(own, 0.01)
 
     @staticmethod

@@ -127,7 +127,9 @@ class Cycle:
     def _number(self, thing: Hashable) -> int:
         number = self._numbers.get(thing)
         if number is None:
-            if len(self._numbers) > MOST_NUMBERS:  # optimizers are made all the time: what was learnt is of none of them
+            if (
+                len(self._numbers) > MOST_NUMBERS
+            ):  # optimizers are made all the time: what was learnt is of none of them
                 self._numbers.clear()
                 self._predictor = Predictor()
             number = self._numbers[thing] = len(self._numbers)

@@ -45,15 +45,14 @@ class Noticing:
             def _initializing(self, is_loading: bool) -> None:
                 if is_loading:
                     return
-                self.__class__ = kind
+                self.__class__ = kind  # type: ignore[assignment]
                 self._initializing = False
                 module = sys.modules.get(self.name)
-                action = noticing.actions.pop(self.name, None) if module is not None else None
-                if action is not None:
-                    action(module)
+                if module is not None and self.name in noticing.actions:
+                    noticing.actions.pop(self.name)(module)
 
         spec.__dict__.pop("_initializing", None)
-        spec.__class__ = Loading  # type: ignore[assignment]
+        spec.__class__ = Loading
 
 
 def begin(page: str) -> None:

@@ -1,9 +1,9 @@
 """Does a round end with the update that was just made? Foretold from how earlier rounds went.
 
-An update is looked up in contexts: by itself, then with the rounds before it, more and more of them, then with how often
-the same round came in a row. The first context in which it has always gone the same way decides. So it is with a period
-of up to 16 rounds of any kind, or of 4096 equal ones and another. What never goes the same way in any context is
-irregular; then it ends the round if it nearly always did.
+An update is looked up in contexts: by itself, then with the rounds before it, more and more of them, then with how
+often the same round came in a row. The first context in which it has always gone the same way decides. That suffices
+where rounds repeat with a period of up to 16, or where one comes after up to 4096 that are equal. What goes no one way
+in any context is irregular: it ends the round if it nearly always did, and otherwise at every fourth round at most.
 """
 
 from collections import deque

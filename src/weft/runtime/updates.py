@@ -87,7 +87,6 @@ class Updates:
         return closes
 
 
-
 def _is_within(outer: Any, frame: Any) -> bool:
     """Whether `frame` was called from inside `outer`. If not, that step() never came back: it raised."""
     while frame is not None and frame is not outer:
