@@ -28,6 +28,8 @@ PLAIN = [
     "two_optimizers",
     "distilled",
     "n_critic",
+    "sac_delayed",
+    "td3_delayed",
     "two_phase",
     "unusual",
     "threaded",
