@@ -1,26 +1,31 @@
-"""What is done to one program: run bare; paused at every depth, with a lowered limit; in a lane; under a daemon."""
+"""What is done to one program: bare; paused at each depth in a lane, with a lowered limit; preempted by a daemon."""
 
 from __future__ import annotations
 
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from live import weft_here
 from program import HERE, Program
 
-from underweft import Running, page_folder, under_weft
+import underweft
+from live import weft_here
+from underweft import Running, environment, page_folder, under_weft
 from weft.core.errors import WeftError
 from weft.node.pausing import PauseRefusedError
 
 COMPANION = HERE / "companion.py"
-PATIENCE_S = 300.0
+LEAN = HERE.parent.parent / "tests" / "lean"
+PATIENCE_S = underweft.PATIENCE_S = 900.0
 GRACE_S = 3.0
+PREEMPTIONS = 3
+TENANT = "gold"
 DEPTHS = ("gate", "drop-caches", "swap-out")
 
 
@@ -31,6 +36,7 @@ class Row:
     program: Program
     version: str = ""
     steps: str = "–"
+    output: str = "–"
     depths: str = "–"
     limit: str = "–"
     lane: str = "–"
@@ -42,25 +48,37 @@ class Row:
             self.remarks.append(text)
 
 
-def check(program: Program, parts: set[str]) -> Row:
+def check(program: Program, parts: set[str], kept: Path) -> Row:
     row = Row(program, program.versions())
-    began_s = time.monotonic()
-    bare = subprocess.run(
-        program.command, env=program.environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    bare_s = time.monotonic() - began_s
-    if bare.returncode:
-        row.remark(f"fails bare: {bare.stderr.strip().splitlines()[-1] if bare.stderr.strip() else bare.returncode}")
+    bare, bare_s = _bare(program, kept)
+    if not bare:
+        row.remark("fails when it is run bare")
         return row
-    seen = Seen(row, bare.stdout, bare_s)
-    checks = {"pauses": seen.pauses if program.steps != 0 else seen.stops, "lane": seen.lane, "daemon": seen.daemon}
+    seen = Seen(row, bare, bare_s)
+    checks = {"pauses": seen.pauses if program.steps != 0 else seen.stops, "daemon": seen.daemon}
     for name, one in checks.items():
         if name in parts:
             try:
                 one()
-            except (WeftError, AssertionError, TimeoutError) as error:
+            except (WeftError, AssertionError, TimeoutError, subprocess.TimeoutExpired) as error:
                 row.remark(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
     return row
+
+
+def _bare(program: Program, kept: Path) -> tuple[str, float]:
+    """What it prints when it is left alone, and how long that takes. It is the same each time, so it is kept."""
+    file = kept / f"{program.name}.out"
+    if not file.exists():
+        began_s = time.monotonic()
+        done = subprocess.run(
+            program.command, env=program.environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        if done.returncode:
+            sys.stderr.write(done.stderr)
+            return "", 0.0
+        file.write_text(f"{time.monotonic() - began_s}\n{done.stdout}")
+    seconds, _, printed = file.read_text().partition("\n")
+    return printed, float(seconds)
 
 
 class Seen:
@@ -70,8 +88,17 @@ class Seen:
         self.row, self.program, self.bare, self.bare_s = row, row.program, bare, bare_s
 
     def pauses(self) -> None:
-        """Paused at random steps at each depth in turn; from a third of the steps to two thirds with half of P."""
-        with self._under_weft() as running:
+        """Paused at random steps at each depth in turn; from a third of the steps on its limit is half of its P.
+
+        All this while it shares a lane with another job, whose memory is filled with NaN at each hand-over. The ranks
+        of a gang cannot be in a lane.
+        """
+        with ExitStack() as stack:
+            options: tuple[str, ...] = ()
+            if not self.program.is_gang:
+                options = ("--lane", str(stack.enter_context(companion_lane())))
+            env = {**self.program.environment(), "WEFT_POISON": "1"}
+            running = stack.enter_context(under_weft(*self.program.command, options=options, env=env))
             pausing = Pausing(running, self.program.steps or 24)
             try:
                 pausing.to_the_end()
@@ -79,10 +106,13 @@ class Seen:
                 self.row.depths, self.row.limit = pausing.depths(), pausing.limit
                 for remark in pausing.remarks:
                     self.row.remark(remark)
-            self._judge("pauses", *running.end())
-            counted = running.task.step
+            is_same = self._judge("pauses", *running.end())
+            counted, turns = running.task.step, sum(rank.turns for rank in running.task.status().ranks)
         wanted = self.program.steps
         self.row.steps = str(counted) if wanted in (None, counted) else f"**{counted}** of {wanted}"
+        self.row.output = "as bare" if is_same else "**differs**"
+        if not self.program.is_gang:
+            self.row.lane = f"{turns} turns" if turns else "**no turns**"
 
     def stops(self) -> None:
         """No step can be seen: a pause stops its processes where they are and says so, and deeper ones are refused."""
@@ -100,45 +130,32 @@ class Seen:
                 running.task.pause("swap-out", grace_s=GRACE_S)
             except PauseRefusedError as refused:
                 self.row.remark(str(refused).splitlines()[0])
-            self._judge("pauses", *running.end())
-
-    def lane(self) -> None:
-        """Beside another job in one lane, whose memory is filled with NaN at each hand-over."""
-        if self.program.is_gang or self.program.steps == 0:
-            return
-        with page_folder() as folder:
-            lane, over = folder / "lane", folder / "over"
-            options, env = ("--lane", str(lane)), {**self.program.environment(), "WEFT_POISON": "1"}
-            other = under_weft(sys.executable, str(COMPANION), str(over), options=options)
-            with other as companion, under_weft(*self.program.command, options=options, env=env) as running:
-                companion.wait_for_steps()
-                is_same = self._judge("lane", *_end(running))
-                ranks = running.task.status().ranks
-                turns = sum(rank.turns for rank in ranks)
-                over.touch()
-                companion.end()
-        self.row.lane = f"{turns} turns" if is_same and turns else ("as bare, no turns" if is_same else "**differs**")
+            if self._judge("pauses", *running.end()):
+                self.row.output = "as bare"
 
     def daemon(self) -> None:
-        """Two jobs on one device in turns of two seconds: it is preempted and goes on, and so is the other."""
-        with (
-            page_folder() as folder,
-            weft_here("cpu=1", "gandiva:quantum_s=2", settings=f"pause_grace_s = {self._grace_s()}\n") as client,
-        ):
-            over = folder / "over"
-            other = client.submit([sys.executable, str(COMPANION), str(over)], name="companion", share=False)
-            job_id = client.submit(self.program.command, env=self.program.environment(), split=True, share=False)
+        """An opportunistic job on one device, preempted three times by a short guaranteed job."""
+        settings = f"pause_grace_s = {self._grace_s()}\n[tenants.{TENANT}]\nquota = 1\n"
+        with weft_here("cpu=1", "weft", settings=settings) as client:
+            env = self.program.environment()
+            job_id = client.submit(self.program.command, env=env, split=True, share=False, job_class="opportunistic")
+            if self.program.steps == 0:
+                client.wait(job_id, timeout_s=self.bare_s / 2)
+            for _ in range(PREEMPTIONS):
+                client.wait(job_id, timeout_s=PATIENCE_S, state_not="PENDING")
+                short = client.submit(["true"], tenant=TENANT, job_class="guaranteed", share=False)
+                client.wait(job_id, timeout_s=PATIENCE_S, state_not="RUNNING")
+                client.wait(short, timeout_s=PATIENCE_S)
+                client.wait(job_id, timeout_s=PATIENCE_S, state_not="PAUSED")
             job = client.wait(job_id, timeout_s=PATIENCE_S)
-            events = [event["what"] for event in client.events(job_id)]
-            out = "".join(client.logs(job_id))
-            over.touch()
-            ended = client.wait(other, timeout_s=PATIENCE_S)
-        preempted = sum(what.startswith("Preempt") for what in events)
-        is_same = out.splitlines() == self.bare.splitlines() and job["state"] == "SUCCEEDED"
+            preemptions = client.why(job_id)["preemptions"]
+            hows = {str(each.get("how")) for each in preemptions}
+            out = "".join(f"{line.rstrip(chr(10))}\n" for line in client.logs(job_id))
+        is_same = out == self.bare and job["state"] == "SUCCEEDED"
         verdict = "as bare" if is_same else f"**{job['state']}, {'same' if out == self.bare else 'other'} output**"
-        self.row.daemon = f"{verdict}, preempted {preempted} ×, {job.get('steps') or 0} steps"
-        if ended["state"] != "SUCCEEDED":
-            self.row.remark(f"daemon: the job beside it {ended['state']}")
+        if not is_same:
+            self._keep("daemon", out, str(job))
+        self.row.daemon = f"{verdict}, preempted {len(preemptions)} × ({', '.join(sorted(hows))})"
 
     def _grace_s(self) -> float:
         """Long enough for the first boundary to be waited for; where there are none, not."""
@@ -153,11 +170,30 @@ class Seen:
         is_same = (code, out) == (0, self.bare)
         if not is_same:
             self.row.remark(f"**{where}: exit code {code}, {'same' if out == self.bare else 'other'} output**")
-            Path(f"/tmp/programs-differs-{self.program.script.stem}-{where}").write_text(f"{self.bare}\n-----\n{out}\n-----\n{err}")
+            self._keep(where, out, err)
         for line in err.splitlines():
             if line.startswith("weft"):
                 self.row.remark(f"{where}: `{line}`")
         return is_same
+
+    def _keep(self, where: str, out: str, err: str) -> None:
+        folder = Path(tempfile.mkdtemp(prefix=f"programs-{self.program.script.stem}-{where}-"))
+        for name, text in {"bare": self.bare, "out": out, "err": err}.items():
+            (folder / name).write_text(text)
+        self.row.remark(f"see {folder}")
+
+
+@contextmanager
+def companion_lane() -> Iterator[Path]:
+    """A lane in which another job trains."""
+    with page_folder() as folder:
+        lane, over = folder / "lane", folder / "over"
+        env = {**environment(), "PYTHONPATH": str(LEAN)}
+        command = (sys.executable, str(COMPANION), str(over))
+        with under_weft(*command, options=("--lane", str(lane)), env=env) as companion:
+            yield lane
+            over.touch()
+            companion.end()
 
 
 class Pausing:
@@ -173,9 +209,14 @@ class Pausing:
         self.remarks: list[str] = []
 
     def depths(self) -> str:
-        return ", ".join(
-            f"{depth} {count} ×" if count else f"**no {depth}**" for depth, count in self._done.items() if count or depth in self._refused
-        ) or "–"
+        return (
+            ", ".join(
+                f"{depth} {count} ×" if count else f"**no {depth}**"
+                for depth, count in self._done.items()
+                if count or depth in self._refused
+            )
+            or "–"
+        )
 
     def to_the_end(self) -> None:
         step, number = 0, 0
@@ -211,11 +252,8 @@ class Pausing:
             self._task.set_limit(self._limit_bytes)
         elif self._lowered_at and step > self._lowered_at + 1 and self.limit == "–":
             overflow = sum(rank.overflow_bytes for rank in ranks)
-            self.limit = f"{overflow / 1024:.0f} K over {self._limit_bytes / 1024:.0f} K" if overflow else "**nothing moved**"
+            self.limit = (
+                f"{overflow / 1024:.0f} K over {self._limit_bytes / 1024:.0f} K" if overflow else "**nothing moved**"
+            )
             if step > self._steps * 2 // 3:
                 self._task.set_limit(0)
-
-
-def _end(running: Running) -> tuple[str, str, int]:
-    running.process.wait(PATIENCE_S)
-    return running.end()

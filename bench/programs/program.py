@@ -1,12 +1,12 @@
-"""A training program from elsewhere: its script, and how its users start it. The lines `# name: text` of the script say.
+"""A training program from elsewhere: its script, and how its users start it. Lines `# name: text` of the script say so.
 
-    # package: fastai             whose version is shown; several with commas
-    # steps: 24                   what weft should count; 0: no step can be seen; any: no number is expected
-    # runs: ppo 24, sac 30        instead: one program for each word, with its steps
-    # command: {bin}/torchrun …   instead of {bin}/python {script}
-    # env: NAME=text              {scratch} is a folder that is empty at each start
-    # needs: torchvision          a folder of the environment that is put on the path
-    # ranks: 2                    processes that step together; a gang cannot be in a lane
+# package: fastai             whose version is shown; several with commas
+# steps: 24                   what weft should count; 0: no step can be seen; any: no number is expected
+# runs: ppo 24, sac 30        instead: one program for each word, with its steps
+# command: {bin}/torchrun …   instead of {bin}/python {script}; further such lines add words
+# env: NAME=text              {scratch} is a folder that is empty at each start
+# needs: torchvision          a folder of the environment that is put on the path
+# ranks: 2                    processes that step together; a gang cannot be in a lane
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Program:
     @property
     def venv(self) -> Path:
         """TensorFlow has an environment of its own, beside the others'."""
-        return self.venvs.with_name(self.venvs.name + "-" + self.header["venv"]) if "venv" in self.header else self.venvs
+        return (
+            self.venvs.with_name(self.venvs.name + "-" + self.header["venv"]) if "venv" in self.header else self.venvs
+        )
 
     @property
     def command(self) -> list[str]:
@@ -79,10 +81,10 @@ scratch_folder = tempfile.gettempdir()
 def programs(venvs: Path) -> list[Program]:
     """All there are, in the order of their names."""
     found = []
-    for script in sorted(SCRIPTS.glob("*_*.*")):
-        header = dict(HEADER.findall(script.read_text())) if script.stem.startswith("train_") else {}
-        if not header:
-            continue
+    for script in sorted(SCRIPTS.glob("train_*.py")):
+        header: dict[str, str] = {}
+        for key, text in HEADER.findall(script.read_text()):
+            header[key] = f"{header[key]} {text}" if key in header else text
         name = script.stem.removeprefix("train_")
         runs = [run.split() for run in header["runs"].split(",")] if "runs" in header else [["", header["steps"]]]
         for word, steps in runs:

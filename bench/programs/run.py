@@ -1,6 +1,6 @@
 """Training programs from PyPI, bare and under weft: one row of a table for each.
 
-    python bench/programs/run.py [--venv FOLDER] [--only pauses,lane,daemon] [NAME…]
+    python bench/programs/run.py [--venv FOLDER] [--kept FOLDER] [--only pauses,daemon] [NAME…]
 
 The packages are in an environment of their own, made as requirements.txt says; the programs need no weft in it.
 """
@@ -18,13 +18,14 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent / "tests")]
 import program as programs  # noqa: E402 -- found on the path above
 from checks import Row, check  # noqa: E402
 
-COLUMNS = ("program", "version", "steps", "depths", "limit", "lane", "daemon", "remarks")
+COLUMNS = ("program", "version", "steps", "output", "depths", "limit", "lane", "daemon", "remarks")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", type=Path, default=HERE / ".venv", help="the environment with the packages")
-    parser.add_argument("--only", default="pauses,lane,daemon", help="which checks")
+    parser.add_argument("--only", default="pauses,daemon", help="which checks")
+    parser.add_argument("--kept", type=Path, help="where outputs of bare runs are kept from one time to the next")
     parser.add_argument("names", nargs="*", metavar="NAME")
     said = parser.parse_args()
     found = programs.programs(said.venv.absolute())
@@ -35,12 +36,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="programs-") as folder:
         programs.scratch_folder = folder
         for one in chosen:
-            print(line(check(one, set(said.only.split(",")))), flush=True)
+            print(line(check(one, set(said.only.split(",")), said.kept or Path(folder))), flush=True)
     return 0
 
 
 def line(row: Row) -> str:
-    texts = (row.program.name, row.version, row.steps, row.depths, row.limit, row.lane, row.daemon)
+    texts = (row.program.name, row.version, row.steps, row.output, row.depths, row.limit, row.lane, row.daemon)
     return f"| {' | '.join((*texts, '; '.join(row.remarks)))} |"
 
 

@@ -30,6 +30,8 @@ PLAIN = [
     "n_critic",
     "two_phase",
     "unusual",
+    "sweep",
+    "cells",
     "threaded",
     "compiled",
 ]

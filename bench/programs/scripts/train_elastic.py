@@ -1,7 +1,7 @@
 """torchrun with two ranks of which one fails once: both are started again and train to the end."""
 # package: torch
 # ranks: 2
-# command: {bin}/torchrun --nproc-per-node 2 --max-restarts 1 --master-port 0 {script}
+# command: {bin}/torchrun --nproc-per-node 2 --max-restarts 1 --standalone {script}
 # steps: 24
 
 import os

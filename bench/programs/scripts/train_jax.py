@@ -13,7 +13,9 @@ def predicted(weights, inputs):
 @jax.jit
 def updated(weights, key):
     inputs = jax.random.normal(key, (64, 32))
-    loss, slopes = jax.value_and_grad(lambda w: np.mean((predicted(w, inputs) - inputs.sum(1, keepdims=True)) ** 2))(weights)
+    loss, slopes = jax.value_and_grad(lambda w: np.mean((predicted(w, inputs) - inputs.sum(1, keepdims=True)) ** 2))(
+        weights
+    )
     return [weight - 0.001 * slope for weight, slope in zip(weights, slopes, strict=True)], loss
 
 

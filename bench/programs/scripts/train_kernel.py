@@ -19,7 +19,11 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-AGAIN = "torch.manual_seed(1)\nmodel[0].reset_parameters(); model[2].reset_parameters()\noptimizer = torch.optim.Adam(model.parameters())"
+AGAIN = """
+torch.manual_seed(1)
+model[0].reset_parameters(), model[2].reset_parameters()
+optimizer = torch.optim.Adam(model.parameters())
+"""
 
 manager, client = start_new_kernel(kernel_name="python3")
 try:

@@ -2,10 +2,6 @@
 # package: opacus
 # steps: 24
 
-import warnings
-
-warnings.simplefilter("ignore")
-
 import torch
 from fingerprint import finish, show
 from opacus import PrivacyEngine
@@ -21,7 +17,11 @@ loader = DataLoader(TensorDataset(torch.randn(384, 32) + labels[:, None], labels
 model = nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 model, optimizer, loader = PrivacyEngine().make_private(
-    module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=1.0, max_grad_norm=1.0,
+    module=model,
+    optimizer=optimizer,
+    data_loader=loader,
+    noise_multiplier=1.0,
+    max_grad_norm=1.0,
     noise_generator=torch.Generator().manual_seed(1),
 )
 loader.batch_sampler.generator = torch.Generator().manual_seed(2)

@@ -10,9 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, get_cosine_schedule_with
 set_seed(1)
 torch.set_num_threads(1)
 
-config = LlamaConfig(
-    vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2
-)
+config = LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2)
 model = get_peft_model(LlamaForCausalLM(config), LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
 optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-3)
 scheduler = get_cosine_schedule_with_warmup(optimizer, 4, 24)

@@ -12,7 +12,7 @@ from skorch import NeuralNetClassifier
 from torch import nn
 
 torch.manual_seed(1)
-np.random.seed(1)  # noqa: NPY002 -- skorch's split takes it
+np.random.seed(1)
 torch.set_num_threads(1)
 
 points, labels = make_classification(256, 32, random_state=1)

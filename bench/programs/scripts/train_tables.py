@@ -16,7 +16,9 @@ torch.manual_seed(1)
 torch.set_num_threads(1)
 
 chance = np.random.default_rng(1)
-frame = pandas.DataFrame(StandardScaler().fit_transform(chance.normal(size=(384, 32))), columns=list(map(str, range(32))))
+frame = pandas.DataFrame(
+    StandardScaler().fit_transform(chance.normal(size=(384, 32))), columns=list(map(str, range(32)))
+)
 frame["wanted"] = frame.sum(axis=1)
 table = Dataset.from_pandas(frame).map(lambda row: {"wanted": row["wanted"] / 5}).with_format("torch")
 model = nn.Sequential(nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 1))

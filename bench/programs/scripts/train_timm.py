@@ -3,7 +3,9 @@
 # needs: torchvision
 # steps: 16
 
-import without_torchvision_ops  # noqa: F401 -- first
+import without_torchvision_ops  # noqa: F401 -- before what imports torchvision
+
+# isort: split
 import timm
 import torch
 from fingerprint import finish, show
