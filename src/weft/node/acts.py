@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from weft.core.errors import WeftError
-from weft.node import fencing, laning, records
+from weft.node import cgroups, descriptors, fencing, laning, records
 from weft.node.attempt import Attempt
 from weft.node.children import in_thread
+from weft.node.fencing import Tree
 from weft.node.going_on import go_on_running, resume
 from weft.node.launching import free_port
 from weft.node.order import State, Wanted
@@ -69,12 +71,17 @@ def _has_left(task: Tended) -> bool:
 async def launch(attempt: Attempt, sights: Sights) -> None:
     """On devices where all others may stay beside it, and not beside an earlier attempt."""
     ground, order, record = attempt.ground, attempt.order, attempt.record
+    if descriptors.are_scarce():  # those that run need what is left
+        raise OSError(errno.EMFILE, "too many files are open to start another job (ulimit -n)")
     if ground.company.has_older(*record.key) or ground.is_blocked(order.devices):
         return
     if not ground.company.take(attempt, order.devices):
         return
     port = free_port() if record.tasks > 1 else 0
     ground.home.checkpoints(record.job).mkdir(parents=True, exist_ok=True, mode=0o700)
+    for cgroup in ground.fences.of_job(record.job):  # of attempts of which somebody removed the records
+        await in_thread(fencing.end_tree, Tree(cgroups=frozenset({cgroup})))
+        cgroups.remove(cgroup)
     for task in attempt.tasks:
         if task.page_path.exists():  # of an attempt of the same name, before somebody removed the home folder
             await in_thread(fencing.end_tree, task.tree())

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -192,9 +194,7 @@ class Attempt:
         return self._task
 
     def tree(self, *, with_shepherds: bool = True) -> Tree:
-        trees = [task.tree(with_shepherd=with_shepherds) for task in self.tasks]
-        roots, marks, spared = (frozenset[Any]().union(*parts) for parts in zip(*map(_parts, trees), strict=True))
-        return Tree(roots, marks, spared)
+        return reduce(or_, (task.tree(with_shepherd=with_shepherds) for task in self.tasks))
 
     def note(self, record: Record) -> None:
         """Keep what a coordinator that comes after us has to know."""
@@ -241,11 +241,14 @@ class Attempt:
     async def end(self) -> None:
         """All tasks are over; make sure of everything they started, and say how it ended.
 
-        A shepherd that left a status has made sure itself, and has nothing more to do.
+        A shepherd that left a status has made sure itself, and has nothing more to do. But a job may have written that.
         """
-        if self.is_adopted or not all(task.status and task.status.by == "shepherd" for task in self.tasks):
+        is_told = all(task.status and task.status.by == "shepherd" for task in self.tasks)
+        if self.is_adopted or not is_told or any(task.has_processes for task in self.tasks):
             await in_thread(fencing.end_tree, self.tree())
-            await in_thread(fencing.end_tree, Tree(frozenset(self.ground.company.strays()), frozenset()))
+            is_told = False
+        if self.is_adopted or not is_told or self.ground.strays.find():
+            await in_thread(self.ground.strays.end)
         for task in self.tasks:
             task.end_shepherd()
         reach("coordinator-tree-gone")
@@ -341,7 +344,3 @@ class Attempt:
             "duty": 0 if self.is_gated else task.duty,
             "neighbours": self.ground.company.neighbours(self),
         }
-
-
-def _parts(tree: Tree) -> tuple[frozenset[int], frozenset[str], frozenset[int]]:
-    return tree.roots, tree.marks, tree.spared

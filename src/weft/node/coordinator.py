@@ -20,23 +20,30 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import devices, fencing, kinds, laning, records
+from weft.jsonlines import Message
+from weft.node import descriptors, devices, fencing, kinds, laning, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
+from weft.node.cgroups import Fences, find_fences
 from weft.node.children import Reaper, in_thread
 from weft.node.company import Company
 from weft.node.devices import Device
 from weft.node.ground import Graces, Ground
 from weft.node.guarding import Guard
 from weft.node.kinds import Kind
-from weft.node.link import Link, Message
+from weft.node.launching import checked_launch
+from weft.node.link import Link
 from weft.node.measuring import Measuring
 from weft.node.order import Order, State, Wanted
 from weft.node.records import Record
 from weft.node.seat import Seat
 from weft.node.serving import service_at
 from weft.node.sole import taken_lock
+from weft.node.strays import Strays, end_left_over
+from weft.node.supervisor import Supervisor
+from weft.node.tended import Tended
 from weft.runtime.failing import reach
+from weft.settings import FENCES
 
 FAIL_POINTS = (
     "coordinator-ordered",  # and nothing is done yet
@@ -58,6 +65,7 @@ PROTOCOL = 1
 TICK_S = 1.0
 DEVICES_TICKS = 5
 LOCK_WAIT_S = 3.0
+UNKNOWN_S = 5.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
 SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
@@ -66,7 +74,7 @@ log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    def __init__(self, home: Home, kind: Kind, found: Sequence[Device]) -> None:
+    def __init__(self, home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
         self._company = Company()
         self._attempts = self._company.attempts
         self._guard = Guard(self._company)
@@ -75,7 +83,8 @@ class Coordinator:
         self._lives: set[asyncio.Task[None]] = set()
         self._generations: dict[str, int] = {}
         self._named: set[tuple[str, int]] = set()
-        self._link = Link(home.node_socket, self._hello, self._receive)
+        self._link = Link(home.node_socket, self._hello, self._receive, self._refuse)
+        self._supervisor = Supervisor()
         self._reaper = Reaper(self._child_ended)
         self._is_leaving = asyncio.Event()
         self._ground = Ground(
@@ -87,6 +96,8 @@ class Coordinator:
             report=self._report,
             company=self._company,
             guard=self._guard,
+            strays=Strays(home, self._tasks),
+            fences=fences,
         )
 
     async def run(self) -> None:
@@ -96,18 +107,30 @@ class Coordinator:
             loop.add_signal_handler(number, self._is_leaving.set)
         self._reaper.begin()
         records.remove_leftovers(self._ground.home)
-        for job, attempt in records.attempts_on_disk(self._ground.home):
+        on_disk = records.attempts_on_disk(self._ground.home)
+        for job, attempt in on_disk:
             try:
                 self._adopt(job, attempt)
             except OSError as error:  # a full disk; it is taken up when it is ordered
                 log.warning("job %s, attempt %d cannot be adopted yet: %s", job, attempt, error)
                 self._unadopted.add((job, attempt))
-        lasting = [asyncio.create_task(each) for each in (self._link.run(), self._tick(), self._watch_guests())]
-        leaving = asyncio.create_task(self._is_leaving.wait())
-        await asyncio.wait([*lasting, leaving], return_when=asyncio.FIRST_COMPLETED)
-        for ended in lasting:
-            if ended.done():
-                ended.result()  # raises: none ever ends
+        await self._end_unknown(on_disk)
+        lasting = {"link": self._link.run, "tick": self._tick, "guests": self._watch_guests}
+        kept = [self._supervisor.start(name, work) for name, work in lasting.items()]
+        await self._is_leaving.wait()
+        for task in kept:
+            task.cancel()
+        self._ground.fences.remove()
+
+    def _tasks(self) -> list[Tended]:
+        return [task for attempt in self._company for task in attempt.tasks]
+
+    async def _end_unknown(self, known: Sequence[tuple[str, int]]) -> None:
+        """What lives of attempts of which no record tells any more. One that cannot be killed is not waited for."""
+        ground = self._ground
+        ending = [in_thread(end_left_over, ground.fences.left_over(known))]
+        ending += [in_thread(ground.strays.end)] if ground.strays.find() else []
+        await asyncio.wait(ending, timeout=UNKNOWN_S)
 
     def _adopt(self, job: str, number: int) -> None:
         home = self._ground.home
@@ -198,12 +221,25 @@ class Coordinator:
         if key in self._attempts:
             self._take(self._attempts[key], order)
         elif order.wanted is Wanted.RUN:
-            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, message["launch"])
+            asked, fences = checked_launch(message["launch"]), self._ground.fences
+            record = Record(
+                *(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked),
+                cgroups=fences.folder,
+                needs_cgroup=fences.is_required,
+            )
             self._fence_older(job, number)
             self._begin(Attempt(self._ground, record, order))
         else:
             about = {"job": job, "attempt": number, "generation": order.generation}
             self._report({**about, "what": "lost", "message": "nothing of it is on this node", "never": True})
+
+    def _refuse(self, message: Message, why: str) -> None:
+        """An order that cannot be followed fails its job: the daemon would send the same one again."""
+        job, number = message.get("job"), message.get("attempt")
+        if message["type"] == "run" and isinstance(job, str) and isinstance(number, int):
+            self._named.add((job, number))
+            if (job, number) not in self._attempts:
+                self._report({"job": job, "attempt": number, "generation": 0, "what": "refused", "message": why[:1000]})
 
     def _take(self, attempt: Attempt, order: Order) -> None:
         if order != attempt.order:
@@ -270,7 +306,7 @@ class Coordinator:
                     task.wake_shepherd()
             await self._measure()
             if not self._link.is_choked:
-                self._link.send({"type": "progress", "jobs": self._progress()})
+                self._link.send({"type": "progress", "jobs": self._progress(), "warnings": self._warnings()})
             if count % DEVICES_TICKS == 0:
                 self._tidy()
                 await self._look_at_devices()
@@ -294,6 +330,8 @@ class Coordinator:
             with suppress(OSError):
                 self._adopt(job, attempt)
         self._remove_lanes()
+        if left_over := self._ground.fences.left_over({*self._attempts, *self._unadopted}):
+            in_thread(end_left_over, left_over)
 
     def _progress(self) -> dict[str, dict[str, Any]]:
         said = {}
@@ -302,6 +340,13 @@ class Coordinator:
                 with suppress(WeftError):  # somebody has removed its page
                     said[attempt.record.job] = attempt.progress() | self._needs(attempt)
         return said
+
+    def _warnings(self) -> list[str]:
+        found = [f"coordinator: {each}" for each in self._supervisor.warnings()]
+        if descriptors.are_scarce():
+            left = f"of {descriptors.limit()} open files few are left"
+            found.append(f"coordinator: {left}; no job is started (ulimit -n)")
+        return found
 
     def _needs(self, attempt: Attempt) -> dict[str, Any]:
         return {"generation": attempt.record.generation, "needs_bytes": self._measuring.needs_bytes(attempt)}
@@ -323,23 +368,28 @@ class Coordinator:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft.node.coordinator", description="Runs jobs on this machine.")
     parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
+    parser.add_argument("--fence", default="auto", choices=FENCES, help="how a job is kept together")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    descriptors.raise_limit()
     try:
         home = Home.find()
         home.make()
         with taken_lock(home.node_lock, "coordinator", LOCK_WAIT_S):
             nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
             found = devices.discover(options.devices, nvml)
-            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found))
+            fences = find_fences(options.fence, home.root)
+            log.info("fencing: %s", fences.says)
+            records.replace_file(home.fencing, fences.says.encode("utf-8", "replace") + b"\n")
+            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found, fences))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(home: Home, kind: Kind, found: Sequence[Device]) -> None:
-    await Coordinator(home, kind, found).run()
+async def _serve(home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
+    await Coordinator(home, kind, found, fences).run()
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ OF_A_TASK = re.compile(r"([0-9_]+)\.([0-9]+)\.[0-9]+\.(?:sock|page(?:\.[0-9]+)?)
 @value
 class Record:
     """An attempt as it was ordered. `generation`, `devices` and `seat` are of the last order that was carried out;
-    `lane` is the one it is in then, if it can be in one."""
+    `lane` is the one it is in then, if it can be in one. `cgroups` is the folder where each task has its own."""
 
     job: str
     attempt: int
@@ -44,6 +44,8 @@ class Record:
     launch: dict[str, Any]
     seat: Seat = HOLDER
     lane: int = 0
+    cgroups: str = ""
+    needs_cgroup: bool = False
 
     @property
     def key(self) -> tuple[str, int]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import fencing, launching, processes, records, tending
+from weft.node import cgroups, fencing, launching, processes, records, tending
+from weft.node.census import marks_of
 from weft.node.children import watch
 from weft.node.devices import Device
-from weft.node.fencing import Tree
+from weft.node.fencing import Identity, Tree
 from weft.node.kinds import Kind
 from weft.node.pages import remove_page
 from weft.node.processes import Process
@@ -26,6 +30,10 @@ from weft.runtime.page import Page
 MOST_SPAWNS = 5
 STOPPED_LOOKS = 5  # of one a second; then a stopped shepherd that could not be continued is killed
 PIECE_BYTES = 1 << 16
+SPAWNING = threading.Lock()
+"""Held while a child of ours is there that no task accounts for yet, so that it is not taken for a stray."""
+
+log = logging.getLogger(__name__)
 
 
 class Sight(enum.Enum):
@@ -53,10 +61,12 @@ class Tended:
         self.folder = home.task(record.job, record.attempt, rank)
         self.mark = launching.mark_of(run, record, rank)
         self.page_path = Path(f"{self.mark}.page")
+        self.cgroup = launching.cgroup_of(record, rank)
         self.status: Status | None = None
         self.why_lost = ""
         self.shepherd: Shepherd | None = None
         self._log = home.log(record.job, rank)
+        self._errors = home.log(record.job, rank, split=True)
         self._boot_id = boot_id
         self._is_of_this_boot = record.boot_id == boot_id
         self._page: Page | None = None
@@ -70,18 +80,29 @@ class Tended:
     def launch(self, home: Home, record: Record, kind: Kind, devices: list[Device]) -> None:
         """Start a shepherd. There may be one on its way already: only one of them will record itself."""
         self.open_page(record, kind)
+        self._make_cgroup(is_required=record.needs_cgroup)
         launching.write_launch(home, record, self.rank, kind, devices, self.page_path)
         reach("coordinator-launch-written")
         size = record.launch.get("tty") if self.rank == 0 else None
         terminal = launching.open_terminal(size) if size else None
         try:
-            pid = launching.spawn(self.folder, self.mark, terminal)
+            with SPAWNING:
+                pid = launching.spawn(self.folder, self.mark, terminal)
+                self._spawned = processes.process(pid)
         finally:
             self._keep_master(terminal)
         self._spawns += 1
-        self._spawned = processes.process(pid)
         reach("coordinator-shepherd-spawned")
         self._watch(pid)
+
+    def _make_cgroup(self, *, is_required: bool) -> None:
+        try:
+            if self.cgroup:
+                cgroups.make(self.cgroup)
+        except OSError as error:
+            if is_required:
+                raise WeftError(f"its cgroup {self.cgroup} cannot be made: {error.strerror}") from error
+            log.warning("%s cannot be made: %s; the task is fenced by scans alone", self.cgroup, error.strerror)
 
     def open_page(self, record: Record, kind: Kind) -> None:
         if self._page is None:
@@ -124,6 +145,17 @@ class Tended:
     def shepherd_pids(self) -> set[int]:
         """Of those that live: the one that tends it, and one that may be about to."""
         return {one.pid for one in (self.shepherd, self._spawned) if one and self._lives(one)}
+
+    @property
+    def shepherds(self) -> set[int]:
+        """Their pids, alive or not."""
+        return {one.pid for one in (self.shepherd, self._spawned) if one}
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Its shepherd was killed, and we are its parent now."""
+        is_untended = self.shepherd is not None and self.shepherd.pid != 0 and not self._lives(self.shepherd)
+        return is_untended and records.read_status(self.folder) is None and self._is_our_child()
 
     def look(self) -> Sight:
         """What can be seen of it now. Whoever tends it is watched from now on."""
@@ -177,13 +209,39 @@ class Tended:
 
     def tree(self, *, with_shepherd: bool = True) -> Tree:
         """All its processes, or those alone whose end its shepherd will tell."""
-        shepherds = self.shepherd_pids
-        roots = shepherds if with_shepherd else set[int]()
-        spared = frozenset[int]() if with_shepherd else frozenset(shepherds)
-        leader = processes.process(self.pid) if self._page and self.pid else None
-        if self._page and self.pid and (leader is None or leader.start == self._page.words[layout.TASK_START]):
-            roots = roots | {self.pid}  # or it is another session's by now
-        return Tree(frozenset(roots), frozenset({self.mark}), spared)
+        shepherds = frozenset(self._identities(self.shepherd, self._spawned))
+        leader = frozenset(self._leader())
+        outputs = {str(self._log), str(self._errors)}
+        fences = {self.cgroup} if self.cgroup else set[str]()
+        return Tree(
+            roots=leader | shepherds if with_shepherd else leader,
+            marks=frozenset({self.mark}),
+            spared=frozenset() if with_shepherd else shepherds,
+            cgroups=frozenset(fences),
+            outputs=frozenset(outputs),
+        )
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether one of its processes is seen at a glance; scans may still find others."""
+        is_populated = bool(self.cgroup) and cgroups.is_populated(self.cgroup)
+        return is_populated or any(processes.descendants(pid for pid, _ in self._identities(self.shepherd)))
+
+    def _identities(self, *some: Shepherd | Process | None) -> list[Identity]:
+        """Of those that live."""
+        return [(one.pid, one.start) for one in some if one and self._lives(one)]
+
+    def _leader(self) -> list[Identity]:
+        """Of its session, as the page says. A job can write there: a process that is another task's is not believed to
+        be this one's. When the leader has ended, its session may live on."""
+        leader = (self.pid, int(self._page.words[layout.TASK_START])) if self._page else (0, 0)
+        found = processes.process(self.pid) if self.pid else None
+        if found is None:
+            return [leader] if self.pid else []
+        is_leader = (found.start, found.session) == (leader[1], found.pid)
+        is_younger = self.shepherd is None or found.start >= self.shepherd.start
+        marks = marks_of(found.pid)
+        return [leader] if is_leader and is_younger and (not marks or self.mark in marks) else []
 
     def bar(self) -> bool:
         """Make sure that it is never started; False if it has been."""
@@ -248,3 +306,5 @@ class Tended:
         self.close()
         remove_page(self.page_path)
         Path(f"{self.mark}.sock").unlink(missing_ok=True)
+        if self.cgroup:
+            cgroups.remove(self.cgroup)
