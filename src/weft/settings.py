@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.core.errors import InputError
 from weft.core.words import closest
+from weft.node.regular import WrongKindError, read_regular
 
 DEFAULT_POLICY = "weft"
 
@@ -65,9 +66,11 @@ def load_settings(file: Path, environ: Mapping[str, str], flags: Mapping[str, st
 
 def _from_file(file: Path) -> Settings:
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_regular(file).decode("utf-8"))
     except FileNotFoundError:
         return Settings()
+    except WrongKindError as error:
+        raise InputError(error.message, error.hint) from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read: {error}", "it is a text file in TOML") from error
     except tomllib.TOMLDecodeError as error:

@@ -35,6 +35,7 @@ def home() -> Iterator[Home]:
     """On a short path."""
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         made = Home(Path(folder) / "home")
+        made.make()
         yield made
         shutil.rmtree(made.run, ignore_errors=True)
 
@@ -59,7 +60,7 @@ def daemon(home: Home, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[
 
 
 def ask(home: Home, method: str, path: str, body: object = None) -> tuple[int, object]:
-    connection = Connection(str(home.socket))
+    connection = Connection(lambda: str(home.socket))
     try:
         status, text = connection.request(method, path, None if body is None else json.dumps(body).encode(), 30.0)
         return status, json.loads(text)

@@ -27,7 +27,9 @@ from weft.control.supervision import Supervision
 from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
+from weft.identity import forget_run_folder
 from weft.node.devices import discover, load_nvml
+from weft.node.regular import clear_place, is_socket
 from weft.node.sole import taken_lock
 from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
@@ -93,8 +95,7 @@ async def serve(
     await asyncio.gather(*tasks, return_exceptions=True)
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
-    with suppress(OSError):  # something of a job is still there
-        home.run.rmdir()
+    forget_run_folder(home.run)
     for task in failed:
         task.result()  # what made it end is raised here
 
@@ -103,7 +104,7 @@ async def _keep_reachable(home: Home, server: uvicorn.Server, link: Link) -> Non
     """Listen anew where somebody has removed our sockets: a log-out may empty the folders in memory (RemoveIPC)."""
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        if not home.socket.exists() or not home.node_socket.exists():
+        if not is_socket(home.socket) or not is_socket(home.node_socket):
             log.warning("the sockets in %s are gone; listening anew", home.run)
             home.make()
             server.servers.append(await _serve_also(server, _listen(home.socket)))
@@ -146,7 +147,7 @@ def _as_they_are() -> _AsTheyAre:
 def _listen(path: Path) -> socket.socket:
     """A socket that is there once somebody listens, its owner's from the first instant on."""
     draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
+    clear_place(draft)
     listening = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
@@ -155,6 +156,8 @@ def _listen(path: Path) -> socket.socket:
         os.umask(before)
     listening.listen(BACKLOG)
     listening.setblocking(False)
+    if not is_socket(path) and (aside := clear_place(path)):
+        log.warning("something else than a socket was at %s; it is %s now", path, aside.name)
     draft.replace(path)
     return listening
 

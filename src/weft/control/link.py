@@ -19,6 +19,7 @@ from weft.control.record import Record
 from weft.control.store import StoreError
 from weft.control.writer import Writer
 from weft.core.errors import WeftError
+from weft.node.regular import clear_place
 
 PROTOCOL = 1
 LONGEST_LINE_BYTES = 64 << 20
@@ -45,7 +46,8 @@ class Link:
         self._writer = writer
 
     async def listen(self, path: Path) -> asyncio.AbstractServer:
-        path.unlink(missing_ok=True)
+        if aside := clear_place(path):
+            log.warning("something else than a socket was at %s; it is %s now", path, aside.name)
         server = await asyncio.start_unix_server(self._serve, path, limit=LONGEST_LINE_BYTES)
         os.chmod(path, 0o600)  # noqa: PTH101
         return server
