@@ -56,6 +56,20 @@ class Home:
         return self.root / "weft.db"
 
     @property
+    def watermark(self) -> Path:
+        """How far the log had come, beside it."""
+        return self.root / "weft.mark"
+
+    @property
+    def backups(self) -> Path:
+        return self.root / "backups"
+
+    @property
+    def damaged(self) -> Path:
+        """Where logs are kept that were replaced by a repair or a restore."""
+        return self.root / "damaged"
+
+    @property
     def settings(self) -> Path:
         return self.root / "weft.toml"
 

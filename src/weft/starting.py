@@ -88,15 +88,25 @@ def _answering(client: Client, pid: int, begins_at: int) -> dict[str, Any]:
         except NotRunningError:
             pass
         if os.waitpid(pid, os.WNOHANG)[0]:
-            raise WeftError(f"the daemon did not start; it said:\n{_said(client.home, begins_at)}", "weft doctor")
+            raise _not_started(_said(client.home, begins_at))
         if time.monotonic() > deadline_s:
             hint = f"see {client.home.daemon_log}; to end it: kill {pid}"
             raise WeftError(f"the daemon (process {pid}) does not answer after {PATIENCE_S:g} s", hint)
         time.sleep(LOOK_EVERY_S)
 
 
-def _said(home: Home, begins_at: int) -> str:
+def _not_started(said: list[str]) -> WeftError:
+    """What the daemon said against it, if it said so in the usual form; else all that it said last."""
+    begins = [at for at, line in enumerate(said) if line.startswith("error: ")]
+    hints = [at for at, line in enumerate(said) if line.startswith("hint: ")]
+    if begins and hints and begins[-1] < hints[-1] == len(said) - 1:
+        message = "\n".join(said[begins[-1] : hints[-1]]).removeprefix("error: ")
+        return WeftError(f"the daemon did not start: {message}", said[-1].removeprefix("hint: "))
+    shown = "\n".join(f"  {line}" for line in said[-SHOWN_LINES:]) or "  (nothing)"
+    return WeftError(f"the daemon did not start; it said:\n{shown}", "weft doctor")
+
+
+def _said(home: Home, begins_at: int) -> list[str]:
     with home.daemon_log.open("rb") as log:
         log.seek(begins_at)
-        lines = log.read().decode("utf-8", "replace").splitlines()
-    return "\n".join(f"  {line}" for line in lines[-SHOWN_LINES:]) or "  (nothing)"
+        return log.read().decode("utf-8", "replace").splitlines()

@@ -16,11 +16,12 @@ from pathlib import Path
 import uvicorn
 
 from weft.control.app import make_app
+from weft.control.care import Care
 from weft.control.clock import Clock
 from weft.control.desk import Desk
-from weft.control.fold import load_desk
 from weft.control.house import PATIENCE_S, House
 from weft.control.link import Link
+from weft.control.opening import folded, open_log
 from weft.control.peers import OwnConnections
 from weft.control.store import Store
 from weft.control.supervision import Supervision
@@ -49,12 +50,13 @@ async def serve(
     link = Link(store.environment, graces, strict_memory=settings.strict_memory)
 
     def load() -> Desk:
-        return load_desk(store, house.new_policy() if house else named.build(), settings.quotas)
+        return folded(home, store, house.new_policy() if house else named.build(), settings.quotas)
 
     house: House | None = None
     writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
     link.join(writer)
     house = House(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
+    care = house.care = Care(home, store, settings.backup_every_s)
     supervision = Supervision(home, link, settings.devices, settings.silent_s) if has_node else None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -77,6 +79,7 @@ async def serve(
         asyncio.create_task(writer.run(), name="writer"),
         *([asyncio.create_task(supervision.run(), name="supervision")] if supervision else []),
         asyncio.create_task(server.serve([listening]), name="rest"),
+        asyncio.create_task(care.run(), name="care of the log"),
         asyncio.create_task(_keep_reachable(home, server, link), name="sockets"),
         asyncio.create_task(house.leaving.wait(), name="leaving"),
     ]
@@ -175,7 +178,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     try:
         home.make()
         with taken_lock(home.daemon_lock, "daemon"):
-            store = Store(home.database)
+            store = open_log(home)
             try:
                 settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
                 if settings.devices:

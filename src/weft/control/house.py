@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from weft import __version__
+from weft.control.care import Care
 from weft.control.clock import Clock
 from weft.control.desk import Desk
 from weft.control.fold import recall
@@ -54,6 +55,7 @@ class House:
         self._filed = filed
         """What weft.toml said when weft started."""
         self._patience_s = patience_s
+        self.care: Care | None = None
         self._farewell: asyncio.Task[None] | None = None
         self._started_at = self.clock.peek()
 
@@ -175,6 +177,7 @@ class House:
             found.append("the coordinator does not answer; jobs that run go on")
         if self._writer.trouble:
             found.append(self._writer.trouble)
+        found += self.care.warnings() if self.care else []
         if self.desk.policy_error:
             found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
         if self.desk.quotas and not self.desk.scheduler.heeds_quotas:
