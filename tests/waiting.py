@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0  # a last resort: it has to hold on a machine that is busy with other things
 LOOK_EVERY_S = 0.002
 
 

@@ -1,0 +1,68 @@
+"""Attacks are counted: each is one `with attack("class: what is done"):`, and the counts are printed at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from box import Attack, Box
+
+PROPERTY = "attack"
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """A weft that is up, with two bystanders, for all attacks of a module. At the end these have computed the same
+    bits as alone."""
+    box = Box(tmp_path_factory.mktemp("hostile"))
+    try:
+        box.up()
+        for _ in range(2):
+            box.add_bystander()
+        yield box
+        box.finish_bystanders()
+    finally:
+        box.close()
+
+
+@pytest.fixture
+def attack(request: pytest.FixtureRequest) -> Attack:
+    """Count an attack; afterwards the weft of this test, if it uses `box`, is checked."""
+    box: Box | None = request.getfixturevalue("box") if "box" in request.fixturenames else None
+
+    @contextmanager
+    def attack(name: str) -> Iterator[None]:
+        assert name.partition(": ")[2], f'an attack is named "class: what is done", not "{name}"'
+        try:
+            yield
+            if box is not None:
+                box.check()
+        except BaseException:
+            request.node.user_properties.append((PROPERTY, (name, "fell")))
+            raise
+        request.node.user_properties.append((PROPERTY, (name, "held")))
+
+    return attack
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    outcomes = {
+        name: outcome
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for key, (name, outcome) in (one for one in getattr(report, "user_properties", ()) if one[0] == PROPERTY)
+    }
+    if not outcomes:
+        return
+    kinds = Counter(name.partition(":")[0] for name in outcomes)
+    fallen = [name for name, outcome in outcomes.items() if outcome == "fell"]
+    terminalreporter.section("hostile suite")
+    for kind, count in sorted(kinds.items()):
+        terminalreporter.write_line(f"{count:5} {kind}")
+    terminalreporter.write_line(
+        f"{len(outcomes)} distinct attacks: {len(outcomes) - len(fallen)} held, {len(fallen)} fell"
+    )
+    for name in fallen:
+        terminalreporter.write_line(f"fell: {name}")
