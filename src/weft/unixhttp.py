@@ -17,11 +17,11 @@ ENTER_AGAIN_S = 0.01
 class Connection:
     """One connection, kept for the next request. It raises what sockets raise, TimeoutError included.
 
-    `find` says where the socket is, each time a connection is made.
+    `path` may be a function that is asked each time a connection is made.
     """
 
-    def __init__(self, find: Callable[[], str]) -> None:
-        self._find = find
+    def __init__(self, path: str | Callable[[], str]) -> None:
+        self._path = path
         self._socket: socket.socket | None = None
         self._reader: BufferedReader | None = None
 
@@ -55,7 +55,7 @@ class Connection:
         self.close()  # one line with a client in it is how people ask, and no reason to warn them
 
     def _connect(self, timeout_s: float) -> None:
-        path = self._find()
+        path = self._path if isinstance(self._path, str) else self._path()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         deadline_s = time.monotonic() + timeout_s

@@ -60,7 +60,7 @@ def daemon(home: Home, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[
 
 
 def ask(home: Home, method: str, path: str, body: object = None) -> tuple[int, object]:
-    connection = Connection(lambda: str(home.socket))
+    connection = Connection(str(home.socket))
     try:
         status, text = connection.request(method, path, None if body is None else json.dumps(body).encode(), 30.0)
         return status, json.loads(text)

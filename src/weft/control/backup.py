@@ -17,7 +17,7 @@ from weft.control.integrity import as_far_as, content_problems, reading
 from weft.control.watermark import Watermark
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node.regular import make_folder
+from weft.node.regular import kind_at, make_folder
 from weft.runtime.failing import reach
 
 FAIL_POINTS = ("backup-begun", "backup-copied", "backup-named")
@@ -74,6 +74,8 @@ def back_up(home: Home, file: Path | None = None) -> Backup:
 def verified(path: Path) -> Watermark:
     """How far the log had come of which this is a copy; WeftError if it is not whole."""
     uri = f"file:{quote(str(path))}?immutable=1"
+    if not path.is_file():
+        raise WeftError(f"{path} is {kind_at(path)}, no backup", "weft restore --list names those that are there")
     try:
         with closing(sqlite3.connect(uri, uri=True)) as db:
             problems, reached = content_problems(db), as_far_as(db)

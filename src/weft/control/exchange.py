@@ -83,6 +83,8 @@ def _clear_beside(home: Home, aside: Path) -> None:
 
 def _instance(database: Path) -> str | None:
     """Of the file alone, without what is in a write-ahead log."""
+    if not database.is_file():
+        return None
     try:
         with closing(sqlite3.connect(f"file:{quote(str(database))}?immutable=1", uri=True)) as db:
             row = db.execute("SELECT value FROM settings WHERE name = 'instance'").fetchone()

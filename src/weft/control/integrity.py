@@ -2,7 +2,7 @@
 
 Before SQLite opens the file: what it is, whether it is empty though it must not be, whether the write-ahead log beside
 it is its own (SQLite would apply another's). Then read-only: the schema, how far the log has come against its
-watermark, the pages and every row. The last takes about 15 ms a megabyte, so of a large log it is done while the
+watermark, the pages and every row. The last takes about 20 ms a megabyte, so of a large log it is done while the
 daemon runs already.
 """
 
@@ -25,8 +25,7 @@ from weft.node.regular import WrongKindError, open_regular, wrong_kind
 
 CHECKED_AT_ONCE_BYTES = 16 << 20
 MOST_PROBLEMS = 1000
-COLUMNS = {"table": "SELECT * FROM pragma_table_info(?)", "index": "SELECT * FROM pragma_index_info(?)"}
-Schema = dict[str, list[tuple[object, ...]]]
+Schema = dict[str, str]
 
 
 def check(home: Home) -> None:
@@ -60,7 +59,7 @@ def content_problems(db: sqlite3.Connection) -> list[str]:
     """What is wrong with the pages, and with each row."""
     found: list[str] = []
     try:
-        said = [str(row[0]) for row in db.execute(f"PRAGMA quick_check({MOST_PROBLEMS})")]
+        said = [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({MOST_PROBLEMS})")]
         found += [f"a page: {line}" for line in said if line != "ok"]
         db.row_factory = sqlite3.Row
         for table in KEYS:
@@ -69,7 +68,7 @@ def content_problems(db: sqlite3.Connection) -> list[str]:
                     found.append(f"{named(table, row)}: {fault}")
             if len(found) > MOST_PROBLEMS:
                 break
-        found += _gaps(db)
+        found += _contradictions(db)
     except sqlite3.Error as error:
         found.append(f"the log cannot be read: {error}")
     return found
@@ -78,6 +77,10 @@ def content_problems(db: sqlite3.Connection) -> list[str]:
 @contextmanager
 def reading(database: Path) -> Iterator[sqlite3.Connection]:
     """A database, read-only. What SQLite says against it is raised as damage."""
+    try:
+        os.close(open_regular(database, os.O_RDONLY))  # SQLite would wait for a fifo
+    except OSError as error:
+        raise DamageError([f"the log {database} cannot be opened: {error.strerror}"]) from error
     try:
         db = sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True, timeout=10.0)
         with closing(db):
@@ -101,7 +104,7 @@ def schema_version(database: Path) -> int:
     try:
         with reading(database) as db:
             return int(db.execute("PRAGMA user_version").fetchone()[0])
-    except DamageError:
+    except (DamageError, WrongKindError):
         return 0
 
 
@@ -135,7 +138,7 @@ def _is_empty(database: Path) -> bool:
 
 
 def _check_schema(db: sqlite3.Connection) -> None:
-    """The tables, columns and indexes that a log of its version has; others may be there besides."""
+    """The tables and indexes that a log of its version has, word by word; others may be there besides."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > len(scripts()):
         problem = f"the log is of version {version}, and this weft knows {len(scripts())}"
@@ -144,7 +147,7 @@ def _check_schema(db: sqlite3.Connection) -> None:
         upgrade(fresh, scripts()[:version])
         wanted, found = _schema(fresh), _schema(db)
     problems = [
-        f"{name} is missing" if name not in found else f"{name} has other columns than it was made with"
+        f"{name} is missing" if name not in found else f"{name} is not as it was made"
         for name in wanted
         if wanted[name] != found.get(name)
     ]
@@ -155,8 +158,8 @@ def _check_schema(db: sqlite3.Connection) -> None:
 
 
 def _schema(db: sqlite3.Connection) -> Schema:
-    listed = db.execute("SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'index')").fetchall()
-    return {f"the {kind} {name}": db.execute(COLUMNS[kind], (name,)).fetchall() for kind, name in listed}
+    listed = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE type IN ('table', 'index')").fetchall()
+    return {f"the {kind} {name}": " ".join((sql or "").split()) for kind, name, sql in listed}
 
 
 def _behind(home: Home, db: sqlite3.Connection) -> list[str]:
@@ -174,9 +177,16 @@ def _behind(home: Home, db: sqlite3.Connection) -> list[str]:
     return []
 
 
-def _gaps(db: sqlite3.Connection) -> list[str]:
-    """Rows that a restart would fold are numbered without a gap; live jobs have no more than one live attempt each."""
+def _contradictions(db: sqlite3.Connection) -> list[str]:
+    """Rows that must be there because others are: those that a restart folds are numbered without a gap."""
+    found = []
     since = db.execute("SELECT coalesce(max(seq), 0) FROM snapshots").fetchone()[0]
     count, first, last = db.execute("SELECT count(*), min(seq), max(seq) FROM log WHERE seq > ?", (since,)).fetchone()
-    is_whole = count == 0 or (first == since + 1 and last - first + 1 == count)
-    return [] if is_whole else [f"rows of the log after {since} are missing: {count} are there, the last is {last}"]
+    if count and (first != since + 1 or last - first + 1 != count):
+        found.append(f"rows of the log after {since} are missing: {count} are there, the last is {last}")
+    if (since or count) and not db.execute("SELECT count(*) FROM clock").fetchone()[0]:
+        found.append("the time of the last instant is missing")
+    bare = db.execute(
+        "SELECT id FROM jobs WHERE finished_at IS NULL AND environment NOT IN (SELECT id FROM environments)"
+    )
+    return found + [f"the environment of job {row[0]} is missing" for row in bare]

@@ -17,7 +17,7 @@ from weft.control.floor import Floor
 from weft.control.fold import load_desk
 from weft.control.record import spec_for
 from weft.control.salvage import Row, Salvaged, columns
-from weft.control.settling import Idle, OnDisk
+from weft.control.settling import Idle, OnDisk, last_seq
 from weft.control.store import Store, scripts, upgrade
 from weft.core.events import Event, Held, NodeJoined, Submitted
 from weft.core.ledger import Ledger
@@ -85,9 +85,7 @@ def make_foldable(store: Store) -> bool:
         is_whole = False
     if not is_whole:
         now = Clock(store.last_mark()).now()
-        last = store.one("last_seq")
-        assert last is not None
-        store.put_snapshot(last["seq"] or 1, now, snapshot(_ledger(store, now)), 0.0)
+        store.put_snapshot(last_seq(store) + 1, now, snapshot(_ledger(store, now)), 0.0)
     return is_whole
 
 

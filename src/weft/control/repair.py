@@ -12,10 +12,12 @@ from pathlib import Path
 
 from weft.control import exchange
 from weft.control.backup import backups, verified
+from weft.control.damage import DamageError
 from weft.control.integrity import check, problems_of, schema_version
+from weft.control.opening import folded, open_log
 from weft.control.rebuilding import make_foldable, merged, with_environments, write_database
 from weft.control.salvage import Salvaged, salvaged
-from weft.control.settling import OnDisk, Settled, attempts_on_disk, listed, settle
+from weft.control.settling import Idle, OnDisk, Settled, attempts_on_disk, listed, settle
 from weft.control.store import Store, scripts
 from weft.control.watermark import Watermark, highest_job_folder, read_watermark, wal_salts
 from weft.core.errors import WeftError
@@ -69,7 +71,7 @@ def repair(home: Home, *, is_dry: bool = False) -> Repaired | None:
     exchange.finish(home)
     if schema_version(home.database) > len(scripts()):
         check(home)  # says that it is a newer weft's, which is no damage
-    problems = problems_of(home)
+    problems = problems_of(home) or _start_problems(home)
     if not problems:
         return None
     done = Repaired(problems)
@@ -84,6 +86,16 @@ def repair(home: Home, *, is_dry: bool = False) -> Repaired | None:
         if not is_dry:
             done.aside = exchange.put_in_place(home, draft, reached, instance)
     return done
+
+
+def _start_problems(home: Home) -> list[str]:
+    """What keeps a daemon from starting though every row is as it was written."""
+    try:
+        with closing(open_log(home)) as store:
+            folded(home, store, Idle(), {})
+    except DamageError as error:
+        return list(error.problems)
+    return []
 
 
 def restore(home: Home, file: Path, *, is_dry: bool = False) -> Repaired:

@@ -107,7 +107,7 @@ def settle(store: Store, on_disk: OnDisk, reached: Watermark, instance: str) -> 
         list(out.attempts.values()),
         settings=settings,
     )
-    store.leave_gap(max(reached.seq, _last_seq(store)) + 1, now)
+    store.leave_gap(max(reached.seq, last_seq(store)) + 1, now)
     seq = store.commit(batch)
     store.put_snapshot(seq, now, snapshot(desk.scheduler.ledger), now - KEPT_S)
     load_desk(store, Idle(), {}).scheduler.ledger.validate()
@@ -176,7 +176,8 @@ def _request(found: records.Record) -> dict[str, Any] | None:
     return {**asked.complete(), "awaits": []}
 
 
-def _last_seq(store: Store) -> int:
+def last_seq(store: Store) -> int:
+    """The last row that the log or a snapshot of it has come to."""
     last, taken = store.one("last_seq"), store.last_snapshot()
     return max(int(last["seq"]) if last else 0, taken[0] if taken else 0)
 

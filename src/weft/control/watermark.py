@@ -14,7 +14,7 @@ from pathlib import Path
 from zlib import crc32
 
 from weft.node.records import replace_file
-from weft.node.regular import open_regular, read_regular
+from weft.node.regular import WrongKindError, open_regular, read_regular
 
 SIZE_BYTES = 512
 ANY = "any"
@@ -52,7 +52,7 @@ def read_watermark(path: Path) -> Watermark | None:
             return None
         found = Watermark(**json.loads(text))
         found.allows("0" * 16)
-    except (OSError, ValueError, TypeError):
+    except (OSError, WrongKindError, ValueError, TypeError):
         return None
     return found
 
@@ -94,7 +94,7 @@ def wal_salts(database: Path) -> str | None:
     """Of the write-ahead log beside a database; None if there is none, or nothing is in it."""
     try:
         header = read_regular(database.with_name(f"{database.name}-wal"), 32)
-    except OSError:
+    except (OSError, WrongKindError):
         return None
     return header[16:24].hex() if len(header) == 32 else None
 
