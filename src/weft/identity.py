@@ -24,8 +24,8 @@ from weft.node.sole import holder_of
 
 NAME = "home.json"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-LONGEST_RUN_BYTES = 60
-"""A socket's path has room for 107 bytes, and the names in the folder for about forty of them."""
+LONGEST_RUN_BYTES = 76
+"""A socket's path has room for 107 bytes; the names of sockets in the folder take about thirty of them."""
 LARGEST_BYTES = 4096
 LOCKS = ("daemon.lock", "node.lock")
 OF_OURS = re.compile(rf"/[^\0]*/weft(-{os.getuid()}(-[0-9a-f]{{16}})?)?/([0-9a-f]{{8}}|[0-9a-f]{{32}})")

@@ -189,7 +189,7 @@ def test_every_page_as_garbage(sample: Sample, tmp_path: Path, judged: Any) -> N
     judged("the first half is zeros", overwritten(0, bytes(PAGE_BYTES * (count // 2))))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(16))
 def test_flipped_bits(judged: Any, seed: int) -> None:
     chance = random.Random(seed)
 
@@ -413,3 +413,57 @@ def test_what_a_repair_says_is_whole(sample: Sample, tmp_path: Path) -> None:
     assert "go on as they run: 3 (1)" in said, said
     assert "not recovered, nothing of them could be read: 4, 5, 6 (3)" in said, said
     assert "the next job is 7" in said, said
+
+
+# ---- while weft runs
+
+
+def test_files_that_vanish_while_weft_runs(box: Box, attack: Attack) -> None:
+    """Nothing is accepted then, jobs go on, and a restart goes on from what was saved."""
+    kept = box.home.root / "kept"
+    for name in ("weft.db", "weft.db-wal"):
+        with attack(f"log damage: {name} is removed while weft runs"):
+            before = box.submit("--hold", "--", "true")
+            (box.home.root / name).rename(kept)
+            done = box.weft("submit", "--", "true")
+            assert done.returncode == 1
+            assert f"{name} was removed or replaced while weft runs" in done.stderr, done.stderr
+            assert "weft repair" in done.stderr
+            assert any("nothing is accepted" in warning for warning in box.health()["warnings"])
+            box.says("down")
+            kept.unlink()
+            if name == "weft.db":
+                assert box.weft("up").returncode == 1
+                box.says("repair")
+            box.up()
+            assert box.job(before)["state"] == "PENDING"
+            box.says("cancel", before)
+
+
+def test_a_log_that_is_damaged_while_jobs_run(box: Box, attack: Attack) -> None:
+    with attack("log damage: garbage while the daemon is down and jobs run"):
+        box.says("backup")
+        box.says("down")
+        overwritten(4 * PAGE_BYTES, random.Random(5).randbytes(6 * PAGE_BYTES))(box.home)
+        up = box.weft("up")
+        assert up.returncode == 1
+        assert "Traceback" not in up.stderr
+        assert "hint: weft repair" in up.stderr, up.stderr
+        box.says("repair")
+        box.up()
+    with attack("log damage: back to a backup while jobs run"):
+        box.says("down")
+        box.says("restore")
+        box.up()
+
+
+def test_a_backup_that_is_killed_leaves_the_older_ones(box: Box, attack: Attack) -> None:
+    from weft.control import backup as making
+
+    for point in making.FAIL_POINTS:
+        with attack(f"log damage: killed at {point} of a backup"):
+            box.says("backup")
+            box.run(sys.executable, "-m", "weft.control.maintenance", "backup", env={"WEFT_FAIL_AT": point})
+            listed = box.says("restore", "--list")
+            assert "cannot be used" not in listed
+            assert "up to row" in listed

@@ -8,7 +8,6 @@ import shutil
 import sys
 import zlib
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -116,8 +115,8 @@ def _remove(path: Path) -> None:
 
 def test_two_homes_with_the_same_checksum_share_nothing(tmp_path: Path, attack: Attack) -> None:
     seen: dict[int, Path] = {}
-    for number in count():
-        path = tmp_path / str(number)
+    while True:
+        path = tmp_path / os.urandom(8).hex()
         same = seen.setdefault(zlib.crc32(os.fsencode(path)), path)
         if same != path:
             break

@@ -114,8 +114,6 @@ def _check_files(home: Home) -> None:
         if os.path.lexists(path):
             try:
                 os.close(open_regular(path, os.O_RDWR))
-            except FileNotFoundError:
-                raise DamageError([f"{path} is a link to a file that is not there"]) from None
             except OSError as error:
                 problem = f"{path} cannot be written to: {error.strerror}"
                 raise DamageError([problem], f"make it writable: chmod 600 {path}") from error

@@ -32,8 +32,8 @@ def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
     try:
         fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
     except OSError as error:
-        if error.errno in OF_ANOTHER_KIND:
-            raise wrong_kind(path) from error
+        if error.errno in OF_ANOTHER_KIND or (error.errno == errno.ENOENT and path.is_symlink()):
+            raise wrong_kind(path) from error  # a link to a file that is not there is no file either
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
