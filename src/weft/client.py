@@ -204,9 +204,14 @@ class Client:
         """Ask, and ask again over a new connection if this one is lost: all but a shutdown may be repeated."""
         written = None if body is None else json.dumps(body).encode("ascii")
         given_up_s = 0.0
+        busy_until_s = time.monotonic() + self.timeout_s
         while True:
             try:
-                return _checked(*self._connection.request(method, target, written, self.timeout_s + waits_s))
+                answer = self._connection.request(method, target, written, self.timeout_s + waits_s)
+                again_in_s = self._connection.again_in_s
+                if again_in_s is None or time.monotonic() + again_in_s > busy_until_s:
+                    return _checked(*answer)
+                time.sleep(again_in_s)
             except TimeoutError:
                 raise self._silent() from None
             except PermissionError as error:

@@ -24,6 +24,8 @@ class Connection:
         self._path = path
         self._socket: socket.socket | None = None
         self._reader: BufferedReader | None = None
+        self.again_in_s: float | None = None
+        """The server did not do what it was last asked, and says when to ask again."""
 
     def request(self, method: str, target: str, sent: bytes | None, timeout_s: float) -> tuple[int, bytes]:
         """The status and the body of the answer."""
@@ -33,16 +35,29 @@ class Connection:
             if self._socket is None:
                 self._connect(timeout_s)
             assert self._socket is not None
-            assert self._reader is not None
             self._socket.settimeout(timeout_s)
-            self._socket.sendall(_written(method, target, sent))
-            status, headers, body = _read(self._reader)
+            status, headers, body = self._exchanged(_written(method, target, sent))
         except (OSError, ValueError):
             self.close()
             raise
         if headers.get("connection", "").lower() == "close":
             self.close()
+        again_in = headers.get("retry-after", "")
+        self.again_in_s = float(again_in) if again_in.isdecimal() else None
         return status, body
+
+    def _exchanged(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
+        """The answer, also to a request of which the server did not read all: it may say why before it hangs up."""
+        assert self._socket is not None
+        assert self._reader is not None
+        try:
+            self._socket.sendall(request)
+        except ConnectionError as unsent:
+            try:
+                return _read(self._reader)
+            except (OSError, ValueError):
+                raise unsent from None
+        return _read(self._reader)
 
     def close(self) -> None:
         if self._reader is not None:
@@ -65,7 +80,7 @@ class Connection:
                 break
             except BlockingIOError:  # more are waiting to be let in than the server's queue holds
                 if time.monotonic() > deadline_s:
-                    raise TimeoutError("nobody lets us in") from None
+                    raise TimeoutError("the queue of connections stays full") from None
                 time.sleep(ENTER_AGAIN_S)
         self._reader = self._socket.makefile("rb")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from office import MACHINE, devices, lasting, request
 
+from weft.control import desk as desks
 from weft.control import writer as writers
 from weft.control.clock import Clock
 from weft.control.desk import Desk
@@ -18,7 +19,7 @@ from weft.control.fold import load_desk
 from weft.control.inputs import Cancel, Hello, Hold, Report
 from weft.control.orders import Order
 from weft.control.store import Batch, Store, StoreError
-from weft.control.writer import Writer
+from weft.control.writer import LeavingError, RejectedError, Writer
 from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot
 from weft.policies.registry import POLICIES
@@ -182,7 +183,7 @@ def test_a_really_full_database_recovers_when_there_is_room(run: Run, monkeypatc
     async def story(bench: Bench) -> None:
         await bench.ask(request())
         bench.store._db.execute("PRAGMA max_page_count = 1")  # it is set to what there is
-        large = {"command": ["true", "x" * 200_000]}
+        large = {"command": ["true", "x" * 100_000, "x" * 100_000]}
         with pytest.raises(StoreError, match="full"):
             await bench.ask(request(**large))
         assert list(bench.writer.desk.records) == ["1"]
@@ -299,3 +300,53 @@ def test_a_restart_goes_on_with_time_and_numbers(tmp_path: Path, run: Run) -> No
 
     run(first)
     run(second)
+
+
+def test_an_input_that_breaks_the_desk_is_refused_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that came with it happen, once each; what it had changed by then is undone."""
+
+    def broken(desk: Desk, word: Hold, now: float) -> None:
+        desk.records["1"].steps = 77
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setitem(desks.HANDLERS, Hold, broken)
+
+    async def story(bench: Bench) -> None:
+        await bench.ask(request())
+        asked = [bench.ask(each) for each in (request(), Hold("1"), request())]
+        first, refused, second = await asyncio.gather(*asked, return_exceptions=True)
+        assert (first["id"], second["id"]) == ("2", "3")
+        assert isinstance(refused, RejectedError)
+        assert "KeyError" in refused.message
+        assert bench.writer.desk.records["1"].steps == 0
+
+    run(story)
+
+
+def test_orders_that_cannot_be_sent_undo_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(bench: Bench) -> None:
+        def broken(orders: object) -> None:
+            raise RuntimeError("no way to send them")
+
+        monkeypatch.setattr(bench.writer, "_send", broken)
+        assert (await bench.ask(request()))["id"] == "1"
+        assert (await bench.ask(request()))["id"] == "2"
+
+    run(story)
+
+
+def test_a_writer_that_is_started_again_goes_on_from_what_is_on_disk(tmp_path: Path) -> None:
+    async def whole() -> None:
+        for number in ("1", "2"):
+            loop = asyncio.create_task(bench.writer.run())
+            await asyncio.sleep(0)
+            assert (await bench.ask(request()))["id"] == number
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+            with pytest.raises(LeavingError):
+                await bench.ask(request())
+            bench.check_disk()
+
+    bench = Bench(tmp_path)
+    asyncio.run(whole())
+    bench.store.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from importlib import resources
 from pathlib import Path
@@ -17,10 +16,11 @@ from starlette.exceptions import HTTPException
 
 from weft import __version__
 from weft.control import answers
+from weft.control.bodies import Bodies
 from weft.control.happenings import events
 from weft.control.house import House
 from weft.control.inputs import Cancel, Hold, Release, Submit
-from weft.control.models import JobId, JobRequest, PolicyName, Shutdown
+from weft.control.models import ROOM_BYTES, JobId, JobRequest, PolicyName, Shutdown
 from weft.control.record import State
 from weft.control.refusals import ConflictError, NotFoundError
 from weft.control.store import StoreError
@@ -28,6 +28,7 @@ from weft.control.views import Json, nodes_json
 from weft.control.why import why_ended, why_live, with_estimate
 from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
+from weft.limits import body_bytes
 
 CODES = (
     (NotFoundError, 404),
@@ -39,14 +40,19 @@ CODES = (
 )
 ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 PIECE_BYTES = 1 << 16
+MOST_SAID = 500
+"""Letters of a refusal: it repeats what was sent."""
 LOOK_EVERY_S = 0.1
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": answers.Problem, "description": text}
     for code, text in (
         (400, "What was asked for cannot be done as written"),
         (404, "Nothing has that name"),
+        (408, "The body did not come in time"),
         (409, "Not in the state that the job is in"),
+        (413, "The body is too large"),
         (422, "What was sent is malformed"),
+        (503, "There are too many requests; try again after the time that the answer says"),
         (507, "The log could not be written; nothing was accepted"),
     )
 }
@@ -70,6 +76,7 @@ def make_app(house: House) -> FastAPI:
         default_response_class=Plain,
         responses=PROBLEMS,
     )
+    app.add_middleware(Bodies, most_bytes=body_bytes(ROOM_BYTES))
     app.add_exception_handler(WeftError, _say_error)
     app.add_exception_handler(RequestValidationError, _say_malformed)
     app.add_exception_handler(HTTPException, _say_http)
@@ -82,8 +89,7 @@ def make_app(house: House) -> FastAPI:
 def _jobs(app: FastAPI, house: House) -> None:
     @app.post("/v1/jobs", status_code=201, response_model=answers.Submitted)
     async def submit(request: JobRequest) -> Response:
-        env = dict(os.environ) if request.env is None else request.env
-        return Plain(await house.ask(Submit(request.complete(), env, request.request_id)), 201)
+        return Plain(await house.ask(Submit(request.complete(), request.environment, request.request_id)), 201)
 
     @app.get("/v1/jobs", response_model=answers.Jobs)
     async def jobs(
@@ -226,8 +232,9 @@ async def _say_malformed(request: Request, error: Exception) -> Response:
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     what = str(first["msg"]).removeprefix("Value error, ")
     message, _, hint = what.partition("\nhint: ")
+    said = f"{where}: {message}" if where else message
     return Plain(
-        {"error": f"{where}: {message}" if where else message, "hint": hint or "weft --help; for programs: /v1/docs"},
+        {"error": said[:MOST_SAID], "hint": hint or "weft --help; for programs: /v1/docs"},
         422,
     )
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 from weft import __version__
-from weft.control.care import Care
 from weft.control.clock import Clock
 from weft.control.desk import Desk
 from weft.control.fold import recall
@@ -55,7 +54,8 @@ class House:
         self._filed = filed
         """What weft.toml said when weft started."""
         self._patience_s = patience_s
-        self.care: Care | None = None
+        self.watched: list[Callable[[], list[str]]] = []
+        """What else has warnings for people: tasks, connections, the coordinator."""
         self._farewell: asyncio.Task[None] | None = None
         self._started_at = self.clock.peek()
 
@@ -177,11 +177,11 @@ class House:
             found.append("the coordinator does not answer; jobs that run go on")
         if self._writer.trouble:
             found.append(self._writer.trouble)
-        found += self.care.warnings() if self.care else []
         if self.desk.policy_error:
             found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
         if self.desk.quotas and not self.desk.scheduler.heeds_quotas:
             found.append(f"under the policy {self.policy_name} quotas and classes do not count; under weft they do")
+        found += [warning for warnings in self.watched for warning in warnings()]
         return found + self._settings_warnings()
 
     def _settings_warnings(self) -> list[str]:

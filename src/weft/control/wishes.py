@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.control.endings import end
@@ -13,11 +14,13 @@ from weft.control.refusals import already_over, check_fits, no_such_job, not_wai
 from weft.core.errors import InputError
 from weft.core.events import Held, Released, Submitted
 from weft.core.reasons import Code, Reason
+from weft.limits import AWAITED, check_array, too_many_awaited
 
 if TYPE_CHECKING:
     from weft.control.desk import Desk
 
 CANCELLED = "cancelled"
+MOST_LISTED = 20
 STOPPED = "ended by weft down --stop-jobs"
 
 Answer = dict[str, Any]
@@ -32,6 +35,7 @@ def submit(desk: Desk, wish: Submit, now: float) -> Answer:
     awaits = _awaited(desk, request.get("after") or ())
     indices = request.pop("array_indices", None) or [None]
     request["awaits"] = sorted(awaits)
+    check_array(len(indices), len(json.dumps(request)))
     number = desk.roster.new_number()
     environment, row = desk.roster.keep(wish.env)
     desk.out.environments += [row] if row else []
@@ -107,10 +111,16 @@ def _holds(record: Record, place: int) -> list[Reason]:
     """Why it is not to start yet. `place` is its place in its array."""
     found = [Reason(Code.HELD)] if record.request.get("hold") else []
     if record.awaits:
-        found.append(Reason(Code.COMES_AFTER, (", ".join(sorted(record.awaits)),)))
+        found.append(Reason(Code.COMES_AFTER, (_listed(sorted(record.awaits)),)))
     if record.array_limit is not None and place >= record.array_limit:
         found.append(Reason(Code.ARRAY_LIMIT, (record.array_limit,)))
     return found
+
+
+def _listed(ids: Sequence[str]) -> str:
+    """For people: each job of an array may come after thousands."""
+    more = len(ids) - MOST_LISTED
+    return ", ".join(ids[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _live(desk: Desk, wanted: str) -> list[str]:
@@ -122,11 +132,13 @@ def _live(desk: Desk, wanted: str) -> list[str]:
 
 
 def _awaited(desk: Desk, wanted: Iterable[str]) -> set[str]:
-    awaited = set()
+    awaited = set[str]()
     for each in wanted:
         known = _states(desk, each) | dict.fromkeys(desk.roster.live(each), "")
         if not known:
             raise no_such_job(each)
+        if len(awaited) + len(known) > AWAITED:
+            raise too_many_awaited()
         for job_id, state in known.items():
             if job_id in desk.records:
                 awaited.add(job_id)

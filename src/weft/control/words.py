@@ -68,7 +68,7 @@ def report(desk: Desk, word: Report, now: float) -> None:
                 launch(desk, record, now)
         case "lost" if word.body.get("never") and record.ending is None:
             _never_began(desk, record, now)
-        case "ended" | "lost" | "left":
+        case "ended" | "lost" | "left" | "refused":
             _ended(desk, record, word, now)
 
 
@@ -102,7 +102,7 @@ def _ended(desk: Desk, record: Record, word: Report, now: float) -> None:
     record.note(word.body.get("progress") or {})
     if word.what == "ended":  # it was over before anybody could say that it had begun
         record.started_at = record.started_at or record.granted_at
-    _gone(desk, record, word.what, exit_code, now)
+    _gone(desk, record, "lost" if word.what == "refused" else word.what, exit_code, now)
     ending = record.ending or ending_of(record, word.what, exit_code, str(word.body.get("message", "")))
     if ending.retry_in_s is None:
         end(desk, record, ending, now)

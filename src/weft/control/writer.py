@@ -37,6 +37,13 @@ class LeavingError(WeftError):
         super().__init__("weft is going down", "weft up starts it again")
 
 
+class RejectedError(WeftError):
+    """Handling this input failed in a way that weft cannot name; nothing of it has happened."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"it could not be handled: {type(error).__name__}: {error}"[:500], "see daemon.log")
+
+
 class Writer:
     def __init__(
         self,
@@ -73,15 +80,13 @@ class Writer:
     async def run(self) -> None:
         """For ever. Whatever ends it, nobody is left waiting."""
         waiting: Waiting = []
+        if self._is_over:  # started again
+            await self._fold()
+            self._is_over = False
         try:
             while True:
                 waiting = await self._gather()
-                try:
-                    async with self.changed:
-                        await self._instant(waiting)
-                        self.changed.notify_all()
-                except StoreError as error:
-                    await self._start_over(waiting, error)
+                await self._handle(waiting)
         finally:
             self._is_over = True
             while not self._inputs.empty():
@@ -101,19 +106,58 @@ class Writer:
             waiting.append(self._inputs.get_nowait())
         return waiting
 
-    async def _instant(self, waiting: Waiting) -> None:
+    async def _handle(self, waiting: Waiting) -> None:
+        """As one instant. If that fails in an unforeseen way, each input is an instant of its own: one is refused."""
+        async with self.changed:
+            failure = await self._attempted(waiting)
+            self.changed.notify_all()
+        if isinstance(failure, StoreError):
+            await self._start_over(waiting, failure)
+        elif failure is not None:
+            log.error("an instant of %d inputs failed; folding the log anew", len(waiting), exc_info=failure)
+            await self._fold()
+            if len(waiting) > 1:
+                for each in waiting:
+                    await self._handle([each])
+            else:
+                await self._reject(*waiting[0], failure)
+
+    async def _attempted(self, waiting: Waiting) -> Exception | None:
+        """Why nothing of the instant has happened; None if it is on disk. What follows from it is not tried again."""
+        try:
+            outcome, seq, now = await self._instant(waiting)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the state is on disk as it was
+            return error
+        await self._conclude(waiting, outcome, seq, now)
+        return None
+
+    async def _instant(self, waiting: Waiting) -> tuple[Outcome, int, float]:
+        """On disk when this returns; on any error nothing of it is."""
         now = self.clock.now()
         outcome = self.desk.handle([wish for wish, _ in waiting], now)
         reach("control-decided")
         seq = await asyncio.to_thread(self._store.commit, self._batch(outcome, now))
         self.trouble = ""
-        self._send(outcome.orders)
+        return outcome, seq, now
+
+    async def _conclude(self, waiting: Waiting, outcome: Outcome, seq: int, now: float) -> None:
+        """What follows from an instant that is on disk. It has happened, so no failure here may undo it."""
+        try:
+            self._send(outcome.orders)
+        except Exception:
+            log.exception("orders could not be sent")
         for (_, future), answer in zip(waiting, outcome.answers, strict=True):
             _give(future, answer)
         reach("control-answered")
         self._since_snapshot += len(outcome.facts)
         if self._since_snapshot >= self._snapshot_rows:
             await self.snapshot(seq, now)
+
+    async def _reject(self, wish: Input, future: asyncio.Future[Any] | None, error: Exception) -> None:
+        self.trouble = f"{type(wish).__name__} failed: {type(error).__name__}: {error}"[:300]
+        _give(future, RejectedError(error))
+        if future is None:  # a time that has come, and comes again at once
+            await asyncio.sleep(RETRY_S)
 
     def _batch(self, outcome: Outcome, now: float) -> Batch:
         return Batch(
@@ -141,11 +185,23 @@ class Writer:
         """What could not be written has not happened: go back to what is on disk, and say so to everybody."""
         log.error("%s", error)
         self.trouble = error.message
-        self.desk = self._load()
         for _, future in waiting:
             _give(future, error)
+        await self._fold()
         self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
         await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
+
+    async def _fold(self) -> None:
+        """Go back to what is on disk. As long as it cannot be read, nothing can be decided."""
+        while True:
+            try:
+                self.desk = self._load()
+            except Exception as error:
+                log.exception("the log cannot be read")
+                self.trouble = f"the log cannot be read: {error}"
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
 
 
 def _give(future: asyncio.Future[Any] | None, answer: Any) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from weft.core.errors import WeftError
-from weft.node import fencing, laning, records
+from weft.node import descriptors, fencing, laning, records
 from weft.node.attempt import Attempt
 from weft.node.children import in_thread
 from weft.node.going_on import go_on_running, resume
@@ -69,6 +70,8 @@ def _has_left(task: Tended) -> bool:
 async def launch(attempt: Attempt, sights: Sights) -> None:
     """On devices where all others may stay beside it, and not beside an earlier attempt."""
     ground, order, record = attempt.ground, attempt.order, attempt.record
+    if descriptors.are_scarce():  # those that run need what is left
+        raise OSError(errno.EMFILE, "too many files are open to start another job (ulimit -n)")
     if ground.company.has_older(*record.key) or ground.is_blocked(order.devices):
         return
     if not ground.company.take(attempt, order.devices):

@@ -20,7 +20,8 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import devices, fencing, kinds, laning, records
+from weft.jsonlines import Message
+from weft.node import descriptors, devices, fencing, kinds, laning, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
 from weft.node.children import Reaper, in_thread
@@ -29,13 +30,15 @@ from weft.node.devices import Device
 from weft.node.ground import Graces, Ground
 from weft.node.guarding import Guard
 from weft.node.kinds import Kind
-from weft.node.link import Link, Message
+from weft.node.launching import checked_launch
+from weft.node.link import Link
 from weft.node.measuring import Measuring
 from weft.node.order import Order, State, Wanted
 from weft.node.records import Record
 from weft.node.seat import Seat
 from weft.node.serving import service_at
 from weft.node.sole import taken_lock
+from weft.node.supervisor import Supervisor
 from weft.runtime.failing import reach
 
 FAIL_POINTS = (
@@ -75,7 +78,8 @@ class Coordinator:
         self._lives: set[asyncio.Task[None]] = set()
         self._generations: dict[str, int] = {}
         self._named: set[tuple[str, int]] = set()
-        self._link = Link(home.node_socket, self._hello, self._receive)
+        self._link = Link(home.node_socket, self._hello, self._receive, self._refuse)
+        self._supervisor = Supervisor()
         self._reaper = Reaper(self._child_ended)
         self._is_leaving = asyncio.Event()
         self._ground = Ground(
@@ -102,12 +106,11 @@ class Coordinator:
             except OSError as error:  # a full disk; it is taken up when it is ordered
                 log.warning("job %s, attempt %d cannot be adopted yet: %s", job, attempt, error)
                 self._unadopted.add((job, attempt))
-        lasting = [asyncio.create_task(each) for each in (self._link.run(), self._tick(), self._watch_guests())]
-        leaving = asyncio.create_task(self._is_leaving.wait())
-        await asyncio.wait([*lasting, leaving], return_when=asyncio.FIRST_COMPLETED)
-        for ended in lasting:
-            if ended.done():
-                ended.result()  # raises: none ever ends
+        lasting = {"link": self._link.run, "tick": self._tick, "guests": self._watch_guests}
+        kept = [self._supervisor.start(name, work) for name, work in lasting.items()]
+        await self._is_leaving.wait()
+        for task in kept:
+            task.cancel()
 
     def _adopt(self, job: str, number: int) -> None:
         home = self._ground.home
@@ -198,12 +201,21 @@ class Coordinator:
         if key in self._attempts:
             self._take(self._attempts[key], order)
         elif order.wanted is Wanted.RUN:
-            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, message["launch"])
+            asked = checked_launch(message["launch"])
+            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked)
             self._fence_older(job, number)
             self._begin(Attempt(self._ground, record, order))
         else:
             about = {"job": job, "attempt": number, "generation": order.generation}
             self._report({**about, "what": "lost", "message": "nothing of it is on this node", "never": True})
+
+    def _refuse(self, message: Message, why: str) -> None:
+        """An order that cannot be followed fails its job: the daemon would send the same one again."""
+        job, number = message.get("job"), message.get("attempt")
+        if message["type"] == "run" and isinstance(job, str) and isinstance(number, int):
+            self._named.add((job, number))
+            if (job, number) not in self._attempts:
+                self._report({"job": job, "attempt": number, "generation": 0, "what": "refused", "message": why[:1000]})
 
     def _take(self, attempt: Attempt, order: Order) -> None:
         if order != attempt.order:
@@ -270,7 +282,7 @@ class Coordinator:
                     task.wake_shepherd()
             await self._measure()
             if not self._link.is_choked:
-                self._link.send({"type": "progress", "jobs": self._progress()})
+                self._link.send({"type": "progress", "jobs": self._progress(), "warnings": self._warnings()})
             if count % DEVICES_TICKS == 0:
                 self._tidy()
                 await self._look_at_devices()
@@ -303,6 +315,13 @@ class Coordinator:
                     said[attempt.record.job] = attempt.progress() | self._needs(attempt)
         return said
 
+    def _warnings(self) -> list[str]:
+        found = [f"coordinator: {each}" for each in self._supervisor.warnings()]
+        if descriptors.are_scarce():
+            left = f"of {descriptors.limit()} open files few are left"
+            found.append(f"coordinator: {left}; no job is started (ulimit -n)")
+        return found
+
     def _needs(self, attempt: Attempt) -> dict[str, Any]:
         return {"generation": attempt.record.generation, "needs_bytes": self._measuring.needs_bytes(attempt)}
 
@@ -325,6 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    descriptors.raise_limit()
     try:
         home = Home.find()
         home.make()

@@ -37,6 +37,23 @@ SAID_BY_WEFT = (
 DEFAULTED = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
 
 
+def checked_launch(asked: Any) -> dict[str, Any]:
+    """What an order says of a launch; WeftError if it is not what a launch needs. What the kernel refuses of it is
+    reported by the shepherd."""
+    try:
+        words, env = asked["command"], asked["env"]
+        folder, numbers = asked["cwd"], [asked[name] for name in ("umask", "tasks", "devices_per_task")]
+    except (TypeError, KeyError) as error:
+        raise WeftError(f"its order is not complete: {error}") from error
+    if not isinstance(env, dict) or not isinstance(words, list) or not words or not asked["tasks"]:
+        raise WeftError("its order is malformed")
+    if not all(isinstance(text, str) for text in [folder, *words, *env, *env.values()]):
+        raise WeftError("something in its command or environment is not a text")
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise WeftError("a number in its order makes no sense")
+    return dict(asked)
+
+
 def mark_of(run: Path, record: Record, rank: int) -> str:
     """What all processes of a task have in their environment, unless they choose another."""
     return f"{run}/{record.job}.{record.attempt}.{rank}"

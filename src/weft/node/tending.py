@@ -14,7 +14,14 @@ import os
 import struct
 import time
 
-from weft.node.bare import NOT_EXECUTABLE, NOT_FOUND, limit_memory, signals_as_bare, why_not_started
+from weft.node.bare import (
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    descriptors_as_bare,
+    limit_memory,
+    signals_as_bare,
+    why_not_started,
+)
 from weft.runtime import layout, procfs
 from weft.runtime.failing import reach
 
@@ -150,6 +157,7 @@ def _become(launch: dict[str, Any], streams: tuple[int, int, int], writing: int)
             os.sched_setaffinity(0, launch["cores"])
         os.umask(launch["umask"])
         signals_as_bare()
+        descriptors_as_bare()
         try:
             os.chdir(launch["cwd"])
         except OSError as error:
