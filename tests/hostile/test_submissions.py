@@ -21,7 +21,7 @@ ESCAPES = "\x1b[2J\x1b]0;title\x07\n\r\u202e"
 
 BODIES: dict[str, tuple[object, int, str]] = {
     "an environment of 70 MB": ({**TRUE, "env": {f"V{n}": "x" * 1_000_000 for n in range(70)}}, 413, "body"),
-    "one variable of 200 KB": ({**TRUE, "env": {"A": "x" * 200_000}}, 422, '"A" has 200,002 bytes'),
+    "one variable of 200 KB": ({**TRUE, "env": {"A": "x" * 200_000}}, 422, '"A" with its name has 200,002 bytes'),
     "a search path that leaves no room for weft's": ({**TRUE, "env": {"PYTHONPATH": "x" * 130_000}}, 422, "PYTHONPATH"),
     "30,000 variables": ({**TRUE, "env": {f"V{n}": "" for n in range(30_000)}}, 422, "20,000 is the most"),
     "an environment of 7 MB": ({**TRUE, "env": {f"V{n}": "x" * 100_000 for n in range(70)}}, 422, "together"),

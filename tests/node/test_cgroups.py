@@ -92,11 +92,17 @@ def inside(cgroup: str, source: str) -> int:
     return pid
 
 
-def assert_killed(cgroup: str, pid: int) -> None:
-    """By one call. The processes may be there for a moment longer."""
+def assert_killed(cgroup: str, pid: int, *, by_one_call: bool = True) -> None:
+    """The processes may be there for a moment longer."""
+
+    def is_empty() -> bool:
+        if not by_one_call:
+            cgroups.kill(cgroup)
+        return not cgroups.is_populated(cgroup)
+
     cgroups.kill(cgroup)
+    wait_until(is_empty, "it is empty")
     os.waitpid(pid, 0)
-    wait_until(lambda: not cgroups.is_populated(cgroup), "it is empty")
     cgroups.remove(cgroup)
     assert not Path(cgroup).exists()
 
@@ -109,7 +115,7 @@ def test_all_in_it_die_at_once_even_those_being_forked(
         monkeypatch.setattr(cgroups, "_kill_all", lambda cgroup: False)
     pid = inside(cgroup, BREEDING)
     wait_until(lambda: len(cgroups.pids(cgroup)) > 20, "it breeds")
-    assert_killed(cgroup, pid)
+    assert_killed(cgroup, pid, by_one_call=has_kill_file)
 
 
 def test_a_child_is_in_it_from_its_first_instant_and_without_clone3_before_its_command(

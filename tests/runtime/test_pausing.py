@@ -53,7 +53,9 @@ def test_a_script_without_boundaries_is_stopped_where_it_is_and_says_so() -> Non
     with under_weft(sys.executable, str(script)) as running:
         pause = running.task.pause(grace_s=0.3)
         assert pause.how == "stopped"
-        assert pause.reason == "no step boundary within 0.3 s: stopped its process where it was"
+        assert (
+            pause.reason == "no step boundary within 0.3 s, and no step seen before: stopped its process where it was"
+        )
         status = running.task.status()
         assert (status.state, status.reason) == ("paused", "stopped where it was: no step boundary came")
         assert [state_of(pid) for pid in running.task.roots] == ["T"]

@@ -262,11 +262,9 @@ class Attempt:
         A shepherd that ended as it should has made sure itself. That there is a status does not say so.
         """
         is_told = all(task.is_seen_through for task in self.tasks)
-        if self.is_adopted or not is_told or any(task.has_processes for task in self.tasks):
-            await in_thread(fencing.end_tree, self.tree())
-            is_told = False
-        if self.is_adopted or not is_told or self.ground.strays.find():
-            await in_thread(self.ground.strays.end)
+        has_processes = any(task.has_processes for task in self.tasks) or bool(self.ground.strays.pids())
+        if self.is_adopted or not is_told or has_processes:
+            await self._end_processes()
         for task in self.tasks:
             task.end_shepherd()
         reach("coordinator-tree-gone")
@@ -313,7 +311,12 @@ class Attempt:
         if self.state is not State.WAITING:
             for task in self.tasks:
                 task.bar()
-            await in_thread(fencing.end_tree, self.tree())
+            await self._end_processes()
+
+    async def _end_processes(self) -> None:
+        """Among strays may be processes of this attempt."""
+        await in_thread(fencing.end_tree, self.tree())
+        await in_thread(self.ground.strays.end)
 
     def forget(self) -> None:
         """Remove all that is kept of it, but for what it printed. What cannot be removed is left."""

@@ -152,7 +152,7 @@ def kill(cgroup: str, but_not: Collection[int] = ()) -> None:
     """
     spared = {os.getpid(), os.getppid(), *but_not}
     for pid in pids(cgroup) & spared:
-        _write(f"{Path(cgroup).parent}/cgroup.procs", str(pid))
+        _write(f"{Path(cgroup).parent.parent}/cgroup.procs", str(pid))
     if not _kill_all(cgroup):
         _write(f"{cgroup}/cgroup.freeze", "1")
         for pid in pids(cgroup) - spared:

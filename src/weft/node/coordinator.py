@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -432,7 +433,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = devices.discover(options.devices, nvml)
             fences = find_fences(options.fence, home.root)
             log.info("fencing: %s", fences.says)
-            replace_file(home.fencing, fences.says.encode("utf-8", "replace") + b"\n")
+            with suppress(OSError):  # a full disk; it is for people to read
+                replace_file(home.fencing, fences.says.encode("utf-8", "replace") + b"\n")
             asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found, fences))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)

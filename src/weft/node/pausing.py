@@ -156,7 +156,7 @@ def _of_a_stopped(task: Task, depth: int) -> Pause:
 
 
 def _without_boundary(task: Task, depth: int, began: float, grace_s: float) -> Pause:
-    why = f"no step boundary within {grace_s:g} s"
+    why = f"no step boundary within {grace_s:g} s" + ("" if task.step else ", and no step seen before")
     gang = [rank for rank in task.ranks if rank.world]
     if _missing(gang):
         why = f"{len(gang)} of {gang[0].world} ranks of the gang are here, and the others may need them"

@@ -27,36 +27,36 @@ class Strays:
         self._tasks = tasks
 
     def find(self) -> list[Process]:
-        """Those alive now, with their descendants. It takes as long as reading two lists if there are none."""
+        """Those alive now, with their descendants."""
+        return [each for each in map(processes.process, self.pids()) if each and each.state not in ENDED]
+
+    def pids(self) -> set[int]:
+        """Of those, and of zombies among them. It takes as long as reading two lists if there are none."""
         with SPAWNING:  # a shepherd is not known to be one before it has been started
             ours, daemons = processes.listed_children(os.getpid()), processes.listed_children(os.getppid())
             tasks = self._tasks()
             shepherds = {pid for task in tasks for pid in task.shepherds}
             found: set[int] = set()
-            if ours - shepherds:
-                found |= self._ours(ours, tasks)
-            if daemons - shepherds - {os.getpid()}:
-                found |= self._daemons(daemons, tasks)
-        found |= processes.descendants(found)
-        return [each for each in map(processes.process, found) if each and each.state not in ENDED]
+            if unknown := ours - shepherds:
+                found |= self._ours(unknown, tasks)
+            if unknown := daemons - shepherds - {os.getpid()}:
+                found |= self._daemons(unknown)
+        return found | processes.descendants(found)
 
     def end(self) -> None:
         """Kill them, and return when none is left."""
-        fencing.end_all(self.find, lambda: {each.pid for each in self.find()})
+        fencing.end_all(self.find, self.pids)
 
     def _ours(self, children: set[int], tasks: Collection[Tended]) -> set[int]:
         """While a task without a shepherd is our child, they may be that one's."""
-        if any(task.is_orphaned for task in tasks):
-            return set()
-        return children - {pid for task in tasks for pid in task.shepherd_pids}
+        return set() if any(task.is_orphaned for task in tasks) else children
 
-    def _daemons(self, children: set[int], tasks: Collection[Tended]) -> set[int]:
+    def _daemons(self, children: set[int]) -> set[int]:
         """Those in its session it has started itself, and what has a mark is found by that. What is left came from an
         attempt whose shepherd died together with the coordinator before us."""
         daemon = processes.process(os.getppid())
         if daemon is None or holder_of(self._home.daemon_lock) != daemon.pid:
             return set()
-        children = children - {os.getpid()} - {pid for task in tasks for pid in task.shepherd_pids}
         found = [each for each in map(processes.process, children) if each and each.session != daemon.session]
         return {each.pid for each in found if not any(mark.startswith(self._run) for mark in marks_of(each.pid))}
 

@@ -192,7 +192,7 @@ class Tended:
 
     @property
     def shepherds(self) -> set[int]:
-        """Their pids, alive or not."""
+        """The pids of the one that tends it, and of one that may be about to, alive or not."""
         return {one.pid for one in (self.shepherd, self._spawned) if one}
 
     @property

@@ -20,14 +20,19 @@ def fields(pid: int) -> "List[bytes]":
 
 def children(pid: int) -> "List[int]":
     """Its children, as the kernel lists them by thread; none where it has no such lists."""
-    found = []  # type: List[int]
     try:
-        for thread in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/children" % (pid, thread), "rb") as listed:
-                found += map(int, listed.read().split())
+        threads = os.listdir("/proc/%d/task" % pid)
     except OSError:
-        pass
-    return found
+        return []
+    return [child for thread in threads for child in _of_thread(pid, thread)]
+
+
+def _of_thread(pid: int, thread: str) -> "List[int]":
+    try:
+        with open("/proc/%d/task/%s/children" % (pid, thread), "rb") as listed:
+            return [int(child) for child in listed.read().split()]
+    except OSError:  # it has ended
+        return []
 
 
 def start_time(pid: int) -> int:
