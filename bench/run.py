@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import agreement
+import limits
 import live
 import long_queue
 import philly
@@ -52,6 +53,7 @@ def _sharing() -> bool:
         return all_met
     all_met &= show("Under the library against bare", sharing.overhead())
     all_met &= show("Lanes: three PyTorch jobs on one core", sharing.lanes())
+    all_met &= show("Under a limit that binds", limits.figures())
     return all_met & show("Limits, swapping, duty", sharing.scaling())
 
 

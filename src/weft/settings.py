@@ -13,6 +13,7 @@ from weft.core.errors import InputError
 from weft.core.words import closest
 
 DEFAULT_POLICY = "weft"
+FENCES = ("auto", "cgroup", "scan")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Settings:
     """Rows of the log between two snapshots: a restart folds at most so many."""
     log_days: float = 30.0
     """How long rows of the log are kept once a snapshot covers them."""
+    fence: str = "auto"
+    """How the processes of a job are kept together: in cgroups if these can be had, always in cgroups, or by scans."""
     strict_memory: bool = False
     """A job fails when it takes more device memory than its --gpu-mem; else the rest goes to disk, and it is slower."""
     quotas: Mapping[str, int] = field(default_factory=dict)
@@ -47,6 +50,10 @@ KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "a whole number of rows, 1 or more",
     ),
     "log_days": (lambda value: _is_number(value), "a number of days, 0 or more"),
+    "fence": (
+        lambda value: isinstance(value, str) and value in FENCES,
+        '"auto", "cgroup" (refuse to start without), or "scan" (cgroups are not used)',
+    ),
     "strict_memory": (
         lambda value: isinstance(value, bool),
         "true or false: whether a job that takes more device memory than its --gpu-mem fails",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +31,7 @@ from weft.control.why import why_ended, why_live, with_estimate
 from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
 from weft.limits import body_bytes
+from weft.tail import NoFileError, read_piece
 
 CODES = (
     (NotFoundError, 404),
@@ -37,10 +39,10 @@ CODES = (
     (InputError, 400),
     (StoreError, 507),
     (LeavingError, 503),
+    (NoFileError, 409),
     (WeftError, 500),
 )
 ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
-PIECE_BYTES = 1 << 16
 MOST_SAID = 500
 """Letters of a refusal: it repeats what was sent."""
 LOOK_EVERY_S = 0.1
@@ -161,8 +163,12 @@ def _one_job(app: FastAPI, house: House) -> None:
     ) -> Response:
         await house.reading.look(house.check_known, job_id)
         path = house.home.log(job_id, task, split=stream == "err")
-        if not path.exists() and not (follow and job_id in house.desk.records):
-            raise NotFoundError(f"task {task} of job {job_id} has written nothing to {stream}", "has it started?")
+        try:
+            read_piece(path, offset)
+        except OSError as error:
+            if not (follow and job_id in house.desk.records):
+                message = f"task {task} of job {job_id} has written nothing to {stream}"
+                raise NotFoundError(message, "has it started?") from error
         return StreamingResponse(_pieces(house, job_id, path, offset, follow), media_type="text/plain; charset=utf-8")
 
     @app.post("/v1/jobs/{job_id}/cancel", response_model=answers.Changed)
@@ -212,15 +218,16 @@ def _around(app: FastAPI, house: House) -> None:
 
 
 async def _pieces(house: House, job_id: str, path: Path, offset: int, follow: bool) -> AsyncIterator[bytes]:
-    """A log from an offset on; followed, until its job is over and everything is read."""
+    """A log from an offset on; followed, until its job is over and everything is read.
+
+    It is not kept open: a client may take its time.
+    """
     while True:
         is_over = job_id not in house.desk.records
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(offset)
-                while piece := file.read(PIECE_BYTES):
-                    offset += len(piece)
-                    yield piece
+        with suppress(OSError, NoFileError):
+            while piece := read_piece(path, offset):
+                offset += len(piece)
+                yield piece
         if is_over or not follow:
             return
         await asyncio.sleep(LOOK_EVERY_S)

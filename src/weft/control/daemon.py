@@ -29,6 +29,7 @@ from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node import descriptors
+from weft.node.cgroups import find_fences
 from weft.node.devices import discover, load_nvml
 from weft.node.sole import holder_of, taken_lock
 from weft.node.supervisor import Supervisor
@@ -62,7 +63,7 @@ async def serve(
     writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
     link.join(writer)
     house = House(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
-    supervision = Supervision(home, link, settings.devices, settings.silent_s) if has_node else None
+    supervision = Supervision(home, link, settings.devices, settings.silent_s, settings.fence) if has_node else None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, house.leaving.set)
@@ -191,6 +192,8 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
                 settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
                 if settings.devices:
                     discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
+                if settings.fence == "cgroup":
+                    find_fences(settings.fence, home.root)
                 named = chosen_policy(store, settings, filed)
                 sys.setswitchinterval(SWITCH_S)
                 os.chdir("/")  # the folder it was started in is nobody's business, and may go
