@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
