@@ -43,9 +43,8 @@ def handovers() -> list[Figure]:
         return [Figure("hand-over of a turn", "not measured: no compiler")]
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         program = Path(folder) / "handover"
-        sources = [
-            NATIVE / name for name in ("turnstile.c", "membership.c", "lane_page.c", "process.c", "guard.c", "tests/handover.c")
-        ]
+        names = ("turnstile.c", "membership.c", "lane_page.c", "process.c", "guard.c", "tests/handover.c")
+        sources = [NATIVE / name for name in names]
         flags = ["-std=c11", "-O2", "-D_GNU_SOURCE", "-pthread", f"-I{NATIVE}"]
         subprocess.run([compiler, *flags, *map(str, sources), "-o", str(program)], check=True)
         first, *others = sorted(os.sched_getaffinity(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
+from weft.identity import NotMadeError
 from weft.job_request import checked_id, job_request
 from weft.unixhttp import Connection
 
@@ -62,10 +64,10 @@ class Client:
         self, home: Home | str | os.PathLike[str] | None = None, start: bool = False, timeout_s: float = ANSWER_S
     ) -> None:
         found = Home.find() if home is None else home
-        self.home = found if isinstance(found, Home) else Home(Path(found).expanduser().resolve())
+        self.home = home_of = found if isinstance(found, Home) else Home(Path(found).expanduser().resolve())
         self.timeout_s = timeout_s
         self.restart_s = RESTART_S
-        self._connection = Connection(str(self.home.socket))
+        self._connection = Connection(lambda: _socket_of(home_of))
         if start:
             from weft.starting import start_daemon
 
@@ -268,7 +270,7 @@ class Client:
                 raise WeftError(
                     f"{self.home.socket} is another user's", "set WEFT_HOME to a folder of yours"
                 ) from error
-            except (FileNotFoundError, ConnectionRefusedError) as error:
+            except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, NotMadeError) as error:
                 if time.monotonic() > given_up_s:
                     raise NotRunningError("weft is not running", "weft up") from error
             except (ConnectionError, ValueError) as error:  # in the middle: it was killed, or is being restarted
@@ -291,6 +293,17 @@ class Client:
         hint = f"see {self.home.daemon_log}; if it hangs: kill -9 {text}, then weft up; no job is lost"
         what = f"the daemon (process {text}) did not answer within {self.timeout_s:g} s"
         return UnreachableError(f"{what}; it may yet do what it was asked", hint)
+
+
+def _socket_of(home: Home) -> str:
+    """Looked up with each connection: a daemon that starts may have to use another folder. It must be ours."""
+    path = home.socket
+    status = path.lstat()
+    if not stat.S_ISSOCK(status.st_mode):
+        raise ConnectionRefusedError(f"{path} is not a socket")
+    if status.st_uid not in (os.getuid(), 0):
+        raise PermissionError(f"{path} is another user's")
+    return str(path)
 
 
 def _checked(status: int, body: bytes) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from io import BufferedReader
 
 LONGEST_LINE = 65536
@@ -14,9 +15,12 @@ ENTER_AGAIN_S = 0.01
 
 
 class Connection:
-    """One connection, kept for the next request. It raises what sockets raise, TimeoutError included."""
+    """One connection, kept for the next request. It raises what sockets raise, TimeoutError included.
 
-    def __init__(self, path: str) -> None:
+    `path` may be a function that is asked each time a connection is made.
+    """
+
+    def __init__(self, path: str | Callable[[], str]) -> None:
         self._path = path
         self._socket: socket.socket | None = None
         self._reader: BufferedReader | None = None
@@ -66,12 +70,13 @@ class Connection:
         self.close()  # one line with a client in it is how people ask, and no reason to warn them
 
     def _connect(self, timeout_s: float) -> None:
+        path = self._path if isinstance(self._path, str) else self._path()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         deadline_s = time.monotonic() + timeout_s
         while True:
             try:
-                self._socket.connect(self._path)
+                self._socket.connect(path)
                 break
             except BlockingIOError:  # more are waiting to be let in than the server's queue holds
                 if time.monotonic() > deadline_s:

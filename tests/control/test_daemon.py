@@ -35,6 +35,7 @@ def home() -> Iterator[Home]:
     """On a short path."""
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         made = Home(Path(folder) / "home")
+        made.make()
         yield made
         shutil.rmtree(made.run, ignore_errors=True)
 

@@ -53,7 +53,7 @@ def test_a_file_in_another_encoding_and_a_folder_are_refused(tmp_path: Path) -> 
     (tmp_path / "weft.toml").write_bytes(b'policy = "caf\xe9"')
     with pytest.raises(InputError, match="cannot be read"):
         load_settings(tmp_path / "weft.toml", {}, {})
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         load_settings(tmp_path, {}, {})
 
 

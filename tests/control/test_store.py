@@ -74,10 +74,10 @@ def test_what_is_written_is_there_for_the_next_one(store: Store) -> None:
 def test_an_older_log_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None:
     old = sqlite3.connect(tmp_path / "weft.db", isolation_level=None)
     upgrade(old, scripts())
-    old.execute("INSERT INTO settings VALUES ('policy', 'fifo')")
+    old.execute("INSERT INTO settings (name, value) VALUES ('policy', 'fifo')")
     newer = [*scripts(), "ALTER TABLE settings ADD COLUMN note TEXT;", "UPDATE settings SET note = 'by a later step';"]
     upgrade(old, newer)
-    assert old.execute("SELECT * FROM settings").fetchone() == ("policy", "fifo", "by a later step")
+    assert old.execute("SELECT name, value, note FROM settings").fetchone() == ("policy", "fifo", "by a later step")
     assert old.execute("PRAGMA user_version").fetchone() == (len(newer),)
     upgrade(old, newer)  # nothing is left to be done
     old.close()

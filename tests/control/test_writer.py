@@ -140,7 +140,7 @@ def test_who_looks_sees_nothing_that_is_not_on_disk(run: Run, monkeypatch: pytes
 
 
 def full(self: Store, batch: Batch) -> None:
-    self._db.execute("INSERT INTO settings VALUES ('half', 'written')")
+    self._db.execute("INSERT INTO settings (name, value) VALUES ('half', 'written')")
     raise sqlite3.OperationalError("database or disk is full")
 
 

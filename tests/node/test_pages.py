@@ -136,18 +136,28 @@ def test_a_page_of_the_same_name_in_our_folder_may_be_another_containers_and_is_
     assert list(theirs.parent.iterdir()) == [theirs]
 
 
-def test_a_folder_that_somebody_else_prepared_for_us_is_not_used(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_another_user_prepared_for_us_is_not_used(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (shm / "trap").mkdir()
     (shm / f"weft-{os.getuid()}").symlink_to(shm / "trap")
-    (shm / "run").mkdir()
     monkeypatch.setattr(private, "SHARED_MEMORY", shm)
+    with page_for_a_task(None) as page:
+        folder = Path(page.path).parent
+        assert folder.parent == shm
+        assert folder.name.startswith(f"weft-{os.getuid()}-")
+    with page_for_a_task(None) as page:
+        assert Path(page.path).parent == folder, "every process finds the same one"
+    assert list((shm / "trap").iterdir()) == []
+
+
+def test_without_shared_memory_the_folder_is_the_login_sessions(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shm / "run").mkdir()
+    monkeypatch.setattr(private, "SHARED_MEMORY", Path("/proc/no such folder"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(shm / "run"))
     with page_for_a_task(None) as page:
         assert Path(page.path).parent == shm / "run" / "weft"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     with pytest.raises(WeftError, match="no place in memory for control pages"):
         make_page(None)
-    assert list((shm / "trap").iterdir()) == []
 
 
 def test_a_page_with_a_path_stays_and_shows_how_it_ended(shm: Path) -> None:

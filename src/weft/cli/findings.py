@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import importlib.util
+import json
 import os
 import platform
 import shutil
 import stat
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -57,6 +60,7 @@ def findings() -> list[Finding]:
         _futex(),
         _nvml(),
         _settings(home),
+        *_log(home),
         *_daemon(home),
     ]
 
@@ -174,6 +178,23 @@ def _settings(home: Home) -> Finding:
         return Finding("settings", False, error.message, error.hint)
     where = home.settings if home.settings.exists() else "no weft.toml; all is as by default"
     return Finding("settings", True, f"{where}; by that the policy is {settings.policy}")
+
+
+def _log(home: Home) -> Iterator[Finding]:
+    """Is it what was written, and how old is the newest copy of it?"""
+    if not home.database.exists() and not home.watermark.exists():
+        return
+    command = [sys.executable, "-P", "-m", "weft.control.maintenance", "check"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
+    try:
+        problems = json.loads(done.stdout)["problems"]
+    except (ValueError, KeyError, TypeError):
+        problems = [(done.stderr.strip().splitlines() or ["it cannot be read"])[-1]]
+    says = f"{len(problems)} faults: {problems[0]}" if problems else "sound"
+    yield Finding("log", not problems, says, "weft down, then weft repair; jobs that run go on")
+    ages_s = [time.time() - each.stat().st_mtime for each in home.backups.glob("weft-*.db")]
+    says = f"the newest is {min(ages_s) / 3600:.1f} h old, of {len(ages_s)}" if ages_s else "none yet"
+    yield Finding("backups", True, f"{says}, in {home.backups}; weft backup makes one")
 
 
 def _daemon(home: Home) -> Iterator[Finding]:

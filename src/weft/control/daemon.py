@@ -16,21 +16,24 @@ from pathlib import Path
 import uvicorn
 
 from weft.control.app import make_app
+from weft.control.care import Care
 from weft.control.clock import Clock
 from weft.control.connections import Connections, RestConnection, most_connections
 from weft.control.desk import Desk
-from weft.control.fold import load_desk
 from weft.control.house import PATIENCE_S, House
 from weft.control.link import Link
 from weft.control.listener import Listener
+from weft.control.opening import folded, open_log
 from weft.control.store import Store
 from weft.control.supervision import Supervision
 from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
+from weft.identity import forget_run_folder
 from weft.node import descriptors
 from weft.node.cgroups import find_fences
 from weft.node.devices import discover, load_nvml
+from weft.node.regular import clear_place, is_socket
 from weft.node.sole import holder_of, taken_lock
 from weft.node.supervisor import Supervisor
 from weft.settings import Settings, load_settings
@@ -57,12 +60,13 @@ async def serve(
     )
 
     def load() -> Desk:
-        return load_desk(store, house.new_policy() if house else named.build(), settings.quotas)
+        return folded(home, store, house.new_policy() if house else named.build(), settings.quotas)
 
     house: House | None = None
     writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
     link.join(writer)
     house = House(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
+    care = Care(home, store, settings.backup_every_s)
     supervision = Supervision(home, link, settings.devices, settings.silent_s, settings.fence) if has_node else None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,8 +87,10 @@ async def serve(
     nodes, people = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
     supervisor = Supervisor()
     house.watched += [supervisor.warnings, connections.warnings, nodes.warnings, people.warnings, lambda: link.warnings]
+    house.watched.append(care.warnings)
     lasting: dict[str, Callable[[], Awaitable[object]]] = {
         "writer": writer.run,
+        "care of the log": care.run,
         "rest": lambda: _answer(server),
         "connections": connections.sweep,
         "node socket": lambda: nodes.run(link.admit),
@@ -109,8 +115,7 @@ async def serve(
     house.reading.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
-    with suppress(OSError):  # something of a job is still there
-        home.run.rmdir()
+    forget_run_folder(home.run)
 
 
 async def _end(tasks: dict[str, asyncio.Task[None]], *names: str) -> None:
@@ -160,7 +165,7 @@ def _as_they_are() -> _AsTheyAre:
 def _listen(path: Path) -> socket.socket:
     """A socket that is there once somebody listens, its owner's from the first instant on."""
     draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
+    clear_place(draft)
     listening = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
@@ -169,6 +174,8 @@ def _listen(path: Path) -> socket.socket:
         os.umask(before)
     listening.listen(BACKLOG)
     listening.setblocking(False)
+    if not is_socket(path) and (aside := clear_place(path)):
+        log.warning("something else than a socket was at %s; it is %s now", path, aside.name)
     draft.replace(path)
     return listening
 
@@ -187,7 +194,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     try:
         home.make()
         with taken_lock(home.daemon_lock, "daemon"):
-            store = Store(home.database)
+            store = open_log(home)
             try:
                 settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
                 if settings.devices:

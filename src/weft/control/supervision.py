@@ -14,6 +14,7 @@ from pathlib import Path
 
 from weft.control.link import Link
 from weft.home import Home
+from weft.node.regular import WrongKindError, open_regular
 from weft.node.sole import holder_of
 from weft.node.tending import become_subreaper
 from weft.runtime import procfs
@@ -78,11 +79,12 @@ class Supervision:
             command += ["--devices", self._devices]
         self._begun_s = time.monotonic()
         try:
-            with self._home.node_log.open("ab") as output:
+            log_file = open_regular(self._home.node_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            with os.fdopen(log_file, "ab") as output:
                 self._child = subprocess.Popen(  # noqa: S603
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
                 )
-        except OSError as error:  # no process left to be had, or a full disk: it is tried again
+        except (OSError, WrongKindError) as error:  # no process left to be had, or a full disk: it is tried again
             log.warning("the coordinator cannot be started: %s", error)
         else:
             log.info("started the coordinator, process %d", self._child.pid)

@@ -1,5 +1,8 @@
 -- name: append
-INSERT INTO log (at, kind, job, body) VALUES (?, ?, ?, ?);
+INSERT INTO log (at, kind, job, body, checksum) VALUES (:at, :kind, :job, :body, :checksum);
+
+-- name: append_at
+INSERT INTO log (seq, at, kind, job, body, checksum) VALUES (:seq, :at, :kind, :job, :body, :checksum);
 
 -- name: log_after
 SELECT at, kind, body FROM log WHERE seq > ? ORDER BY seq;
@@ -17,7 +20,7 @@ SELECT seq, at, body FROM snapshots ORDER BY seq DESC LIMIT 1;
 SELECT count(*) AS rows FROM log WHERE seq > (SELECT coalesce(max(seq), 0) FROM snapshots);
 
 -- name: put_snapshot
-INSERT OR REPLACE INTO snapshots (seq, at, body) VALUES (?, ?, ?);
+INSERT OR REPLACE INTO snapshots (seq, at, body, checksum) VALUES (:seq, :at, :body, :checksum);
 
 -- name: drop_older_snapshots
 DELETE FROM snapshots WHERE seq < ?;
@@ -41,14 +44,16 @@ DELETE FROM requests WHERE number IN
   (SELECT number FROM jobs GROUP BY number HAVING count(*) = count(finished_at) AND max(finished_at) < ?);
 
 -- name: put_clock
-INSERT INTO clock (only, at, boot_id, boot_s) VALUES (1, ?, ?, ?)
-ON CONFLICT (only) DO UPDATE SET at = excluded.at, boot_id = excluded.boot_id, boot_s = excluded.boot_s;
+INSERT INTO clock (only, at, boot_id, boot_s, checksum) VALUES (1, :at, :boot_id, :boot_s, :checksum)
+ON CONFLICT (only) DO UPDATE SET at = excluded.at, boot_id = excluded.boot_id, boot_s = excluded.boot_s,
+  checksum = excluded.checksum;
 
 -- name: clock
 SELECT at, boot_id, boot_s FROM clock;
 
 -- name: put_setting
-INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+INSERT INTO settings (name, value, checksum) VALUES (:name, :value, :checksum)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value, checksum = excluded.checksum;
 
 -- name: setting
 SELECT value FROM settings WHERE name = ?;
@@ -62,16 +67,17 @@ SELECT body FROM environments WHERE id = ?;
 -- name: put_job
 INSERT INTO jobs (id, number, array_index, name, tenant, class, state, reason, exit_code, attempt, is_alive, failures,
   losses, preemptions, unseats, submitted_at, started_at, finished_at, not_before, ending, run_s, wait_s, steps, step_rate_hz,
-  persistent_bytes, ephemeral_bytes, overflow_bytes, peak_bytes, request, environment)
+  persistent_bytes, ephemeral_bytes, overflow_bytes, peak_bytes, request, environment, checksum)
 VALUES (:id, :number, :array_index, :name, :tenant, :class, :state, :reason, :exit_code, :attempt, :is_alive, :failures,
   :losses, :preemptions, :unseats, :submitted_at, :started_at, :finished_at, :not_before, :ending, :run_s, :wait_s, :steps, :step_rate_hz,
-  :persistent_bytes, :ephemeral_bytes, :overflow_bytes, :peak_bytes, :request, :environment)
+  :persistent_bytes, :ephemeral_bytes, :overflow_bytes, :peak_bytes, :request, :environment, :checksum)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, reason = excluded.reason, exit_code = excluded.exit_code,
   attempt = excluded.attempt, is_alive = excluded.is_alive, failures = excluded.failures, losses = excluded.losses,
   preemptions = excluded.preemptions, unseats = excluded.unseats, started_at = excluded.started_at, finished_at = excluded.finished_at,
   not_before = excluded.not_before, ending = excluded.ending, run_s = excluded.run_s, wait_s = excluded.wait_s, steps = excluded.steps,
   step_rate_hz = excluded.step_rate_hz, persistent_bytes = excluded.persistent_bytes,
-  ephemeral_bytes = excluded.ephemeral_bytes, overflow_bytes = excluded.overflow_bytes, peak_bytes = excluded.peak_bytes;
+  ephemeral_bytes = excluded.ephemeral_bytes, overflow_bytes = excluded.overflow_bytes, peak_bytes = excluded.peak_bytes,
+  checksum = excluded.checksum;
 
 -- name: live_jobs
 -- Read column by column, in this order, by record_of.
@@ -109,7 +115,9 @@ ORDER BY finished_at DESC LIMIT ?;
 SELECT state, count(*) AS jobs FROM jobs WHERE finished_at IS NOT NULL GROUP BY state;
 
 -- name: last_number
-SELECT coalesce(max(number), 0) AS number FROM jobs;
+-- A restored log may lack the jobs that had the last numbers: these are not given again.
+SELECT max(coalesce((SELECT max(number) FROM jobs), 0),
+  coalesce((SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'last number'), 0)) AS number;
 
 -- name: namesake
 SELECT run_s, steps FROM jobs WHERE state = 'SUCCEEDED' AND name = ? ORDER BY finished_at DESC LIMIT 1;
@@ -123,17 +131,20 @@ SELECT avg(run_s) AS run_s FROM (SELECT run_s FROM jobs WHERE state = 'SUCCEEDED
   ORDER BY finished_at DESC LIMIT 100);
 
 -- name: put_request
-INSERT INTO requests (request_id, number) VALUES (?, ?);
+INSERT INTO requests (request_id, number, checksum) VALUES (:request_id, :number, :checksum);
 
 -- name: request
 SELECT number FROM requests WHERE request_id = ?;
 
 -- name: put_attempt
-INSERT INTO attempts (job, attempt, devices, lane_base, lane_weight, granted_at, started_at, ended_at, outcome, exit_code)
-VALUES (:job, :attempt, :devices, :lane_base, :lane_weight, :granted_at, :started_at, :ended_at, :outcome, :exit_code)
+INSERT INTO attempts (job, attempt, devices, lane_base, lane_weight, granted_at, started_at, ended_at, outcome, exit_code,
+  checksum)
+VALUES (:job, :attempt, :devices, :lane_base, :lane_weight, :granted_at, :started_at, :ended_at, :outcome, :exit_code,
+  :checksum)
 ON CONFLICT (job, attempt) DO UPDATE SET devices = excluded.devices, lane_base = excluded.lane_base,
   lane_weight = excluded.lane_weight, started_at = excluded.started_at,
-  ended_at = excluded.ended_at, outcome = excluded.outcome, exit_code = excluded.exit_code;
+  ended_at = excluded.ended_at, outcome = excluded.outcome, exit_code = excluded.exit_code,
+  checksum = excluded.checksum;
 
 -- name: live_attempts
 SELECT * FROM attempts WHERE ended_at IS NULL;
