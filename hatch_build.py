@@ -17,8 +17,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 LIBRARY = "src/weft/runtime/libweft.so"
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-D_GNU_SOURCE", "-pthread")
+PRELOADED = ("-ftls-model=initial-exec",)  # or it needs glibc's own loader, which programs of another libc have not
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow")
-LINKING = ("-ldl", "-Wl,-z,defs")  # a symbol that nobody has fails here, not in every job
+# A symbol that nothing defines fails here, not in every job. First of all constructors: see native/aside.c.
+LINKING = ("-ldl", "-Wl,-z,defs", "-Wl,-z,initfirst")
 
 
 class NotBuiltError(Exception):
@@ -58,7 +60,20 @@ def build(native: Path, library: Path) -> None:
     handle, draft = tempfile.mkstemp(prefix=".libweft-", dir=library.parent)
     os.close(handle)
     try:
-        _run([*compiler, *FLAGS, *WARNINGS, *_words("CFLAGS"), *sources, "-o", draft, *_words("LDFLAGS"), *LINKING])
+        _run(
+            [
+                *compiler,
+                *FLAGS,
+                *PRELOADED,
+                *WARNINGS,
+                *_words("CFLAGS"),
+                *sources,
+                "-o",
+                draft,
+                *_words("LDFLAGS"),
+                *LINKING,
+            ]
+        )
         Path(draft).chmod(0o755)
         Path(draft).replace(library)
     finally:

@@ -7,6 +7,7 @@
 #include "turnstile.h"
 #include "weft_native.h"
 #include "weft_page.h"
+#include "world.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -60,7 +61,8 @@ static void (*next_free)(void *);
 static void *(*next_realloc)(void *, size_t);
 static size_t (*next_usable)(void *);
 
-extern void __libc_free(void *); /* while dlsym looks for the real one, it may free */
+/* While dlsym looks for the real one, it may free. Weak: musl has none, and would not start a program without it. */
+extern void __libc_free(void *) __attribute__((weak));
 
 static void *below(const char *name)
 {
@@ -92,7 +94,10 @@ static void free_below(void *at)
         find_what_is_below();
         is_looking = false;
     }
-    (next_free ? next_free : __libc_free)(at);
+    if (next_free)
+        next_free(at);
+    else if (__libc_free)
+        __libc_free(at);
 }
 
 /* ---- saying something ---- */
@@ -140,7 +145,7 @@ static void say_disobeyed(const struct weft_boundary *seen)
 {
     if (seen->disobeyed && seen->disobeyed != shim.disobeyed)
         say_line("the limit of %.1f MiB cannot be obeyed for now: %s", mib(shim.page->limit),
-                 seen->disobeyed == EBUSY ? "a thread of the script does not stop for it" : strerror(seen->disobeyed));
+                 seen->disobeyed == EBUSY ? weft_world_why() : strerror(seen->disobeyed));
     shim.disobeyed = seen->disobeyed;
 }
 
@@ -234,7 +239,7 @@ static void take_turn_alone(void)
     shim.not_own_ns += waited;
     if (shim.lane.turn == 0)
         return; /* a signal came: this once the memory is our own, and the interpreter can see to it */
-    weft_memory_turn_begins(shim.lane.lane->reserved, shim.lane.lane->capacity);
+    weft_memory_turn_begins(weft_reserved(&shim.lane), shim.lane.lane->capacity);
     shim.page->turns++;
     begin_computing();
 }
@@ -252,7 +257,7 @@ static void take_turn(void)
 /* The lane is no larger than any member needs, or than it may be. Only in our turn. */
 static void shrink_lane(struct weft_lane *lane)
 {
-    uint64_t needed = weft_most_needed(&shim.lane), reserved = lane->reserved, wanted = reserved;
+    uint64_t needed = weft_most_needed(&shim.lane), reserved = weft_reserved(&shim.lane), wanted = reserved;
     if (wanted > needed + needed / 8 + SPARE_LANE)
         wanted = needed;
     if (wanted > lane->capacity)
@@ -384,6 +389,15 @@ uint64_t weft_native_version(void)
     return WEFT_NATIVE_VERSION;
 }
 
+/* pthread_atfork, which glibc makes of this. Weak, as __libc_free is: where it is not there, nothing is served. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static int at_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
+{
+    return __register_atfork ? __register_atfork(before, in_parent, in_child, &__dso_handle) : ENOSYS;
+}
+
 int weft_native_begin(const char *tier, uint64_t limit, int is_strict, char *why, size_t why_bytes)
 {
     if (shim.is_serving)
@@ -394,7 +408,7 @@ int weft_native_begin(const char *tier, uint64_t limit, int is_strict, char *why
         snprintf(why, why_bytes, "no overflow to %s: %s", tier, strerror(-file));
     int error = weft_memory_begin(&weft_cpu, file, limit, is_strict != 0);
     if (error == 0)
-        error = pthread_atfork(weft_memory_before_fork, weft_memory_after_fork_in_parent, after_fork_in_child);
+        error = at_fork(weft_memory_before_fork, weft_memory_after_fork_in_parent, after_fork_in_child);
     if (error) {
         say(why, why_bytes, "no room for the tables of the allocator (is there a limit? ulimit -v, ulimit -d)");
         return error;
@@ -426,7 +440,7 @@ int weft_native_join(const char *path, uint64_t capacity, int64_t base, int64_t 
     int error = -weft_join(&shim.lane, path, capacity, base, weight, why, why_bytes);
     if (error)
         return error;
-    error = weft_memory_use_lane(shim.lane.memory, shim.lane.lane->capacity, shim.lane.lane->reserved);
+    error = weft_memory_use_lane(shim.lane.memory, shim.lane.lane->capacity, weft_reserved(&shim.lane));
     if (error) {
         weft_leave(&shim.lane);
         say(why, why_bytes, "there are no addresses for the lane (is there a limit? ulimit -v)");
@@ -492,7 +506,7 @@ int weft_native_drop_caches(void)
 
 static int failed(int error, const char *what, char *why, size_t why_bytes)
 {
-    const char *reason = error == EBUSY    ? "a thread of the script does not stop for it"
+    const char *reason = error == EBUSY    ? weft_world_why()
                          : error == ENOENT ? "there is no next tier: no folder was given, or it cannot be used"
                                            : strerror(error);
     if (why_bytes)

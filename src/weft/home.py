@@ -90,6 +90,11 @@ class Home:
         return self.root / "node.lock"
 
     @property
+    def fencing(self) -> Path:
+        """How the coordinator keeps the processes of a job together, in words."""
+        return self.root / "fencing"
+
+    @property
     def socket(self) -> Path:
         return self.run / "weft.sock"
 

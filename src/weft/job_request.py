@@ -12,12 +12,15 @@ from weft.limits import check_job
 
 CLASSES = ("auto", "guaranteed", "opportunistic")
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
+TRUST = "WEFT_TRUST_CHECKPOINT"
+"""As runtime/trust.py reads it."""
 OF_AN_OUTER_JOB = (
     "WEFT_PAGE",
     "WEFT_TASK",
     "WEFT_JOB_ID",
     "WEFT_ATTEMPT",
     "WEFT_CHECKPOINTS",
+    TRUST,
     "WEFT_ARRAY_INDEX",
     "WEFT_TIER",
     "WEFT_STRICT",
@@ -49,6 +52,7 @@ class Options(TypedDict, total=False):
     hold: bool | None
     share: bool | None
     migrate: bool | None
+    trust_checkpoint: bool | None
     weight: float | None
     after: str | Iterable[str] | None
     types: str | Iterable[str] | None
@@ -78,7 +82,7 @@ def job_request(command: str | Sequence[str], array: str | None, options: Option
         "command": words,
         "cwd": str(asked.pop("cwd", None) or _here()),
         "umask": present_umask() if umask is None else umask,
-        "env": cleaned(os.environ if env is None else env),
+        "env": with_trust(cleaned(os.environ if env is None else env), bool(asked.pop("trust_checkpoint", False))),
         "gpu_mem_bytes": _bytes(asked.pop("gpu_mem", None)),
         "mem_bytes": _bytes(asked.pop("mem", None)),
         "class": asked.pop("job_class", None),
@@ -118,6 +122,12 @@ def cleaned(environ: Mapping[str, str]) -> dict[str, str]:
 
         _keep(env, "LD_PRELOAD", others_preloaded(before))
     return env
+
+
+def with_trust(env: Mapping[str, str], is_trusting: bool) -> dict[str, str]:
+    """The environment of a job that loads any checkpoint, or of one that does not."""
+    others = {name: value for name, value in env.items() if name != TRUST}
+    return {**others, TRUST: "1"} if is_trusting else others
 
 
 def _keep(env: dict[str, str], name: str, entries: Sequence[str]) -> None:

@@ -77,10 +77,10 @@ def check_command(words: Sequence[str]) -> None:
     if len(words) > WORDS:
         raise InputError(f"the command has {len(words):,} words, and {WORDS:,} is the most", LARGE_DATA)
     for number, word in enumerate(words, 1):
-        size = encoded_bytes(word, f"word {number} of the command")
-        if size >= STRING_BYTES:
-            what = f"word {number} of the command has {size:,} bytes"
-            raise InputError(f"{what}, and {STRING_BYTES - 1:,} is the most that the kernel accepts", LARGE_DATA)
+        size = _size_of(word)
+        if size is None or size >= STRING_BYTES:
+            what = f"word {number} of the command"
+            raise _too_long(what, encoded_bytes(word, what), STRING_BYTES - 1, LARGE_DATA)
 
 
 def check_environment(env: Mapping[str, str]) -> None:
@@ -89,11 +89,12 @@ def check_environment(env: Mapping[str, str]) -> None:
     for name, value in env.items():
         if not name or "=" in name:
             raise InputError(f"{shown(name)} is no name of a variable", "a name is not empty and has no =")
-        size = encoded_bytes(name, "the name of a variable") + 1 + encoded_bytes(value, f"the variable {shown(name)}")
+        sizes = _size_of(name), _size_of(value)
         most = STRING_BYTES - 1 - (PREFIX_BYTES if name in EXTENDED else 0)
-        if size > most:
-            what = f"the variable {shown(name)} has {size:,} bytes with its name"
-            raise InputError(f"{what}, and {most:,} is the most that the kernel accepts", UNSET)
+        if None in sizes or sum(size or 0 for size in sizes) + 1 > most:
+            what = f"the variable {shown(name)}"
+            size = encoded_bytes(name, "the name of a variable") + 1 + encoded_bytes(value, what)
+            raise _too_long(f"{what} with its name", size, most, UNSET)
 
 
 def check_execve(words: Iterable[str], env: Mapping[str, str], room_bytes: int) -> None:
@@ -114,7 +115,9 @@ def check_folder(path: str) -> None:
     longest = max(map(_size, path.split("/")))
     if size > PATH_BYTES or longest > COMPONENT_BYTES:
         limit = f"{PATH_BYTES:,} in all and {COMPONENT_BYTES} for one name are the most that the kernel accepts"
-        raise InputError(f"the path of the folder has {size:,} bytes, {longest:,} in its longest name; {limit}", "")
+        raise InputError(
+            f"the path of the folder has {size:,} bytes, {longest:,} in its longest name; {limit}", "use a shorter path"
+        )
 
 
 def check_name(what: str, text: object) -> None:
@@ -139,16 +142,30 @@ def encoded_bytes(text: object, what: str) -> int:
     """How many bytes a process gets. Bytes that are no UTF-8 are in `text` as Python has them (surrogateescape)."""
     if not isinstance(text, str) or "\0" in text:
         raise InputError(f"{what} is not a text without zero bytes", "no argument, variable or path can hold one")
-    try:
-        return _size(text)
-    except UnicodeEncodeError:
-        raise InputError(f"{what} has a character that no file name can hold: a lone surrogate", "") from None
+    size = _size_of(text)
+    if size is None:
+        raise InputError(f"{what} has a character that no file name can hold: a lone surrogate", "write it in UTF-8")
+    return size
 
 
 def shown(text: str) -> str:
     """Part of a message, whatever is in it."""
     short = text if len(text) <= SHOWN_LETTERS else f"{text[:SHOWN_LETTERS]}…"
     return '"' + "".join(letter if letter.isprintable() else "?" for letter in short) + '"'
+
+
+def _too_long(what: str, size: int, most: int, hint: str) -> InputError:
+    return InputError(f"{what} has {size:,} bytes, and {most:,} is the most that the kernel accepts", hint)
+
+
+def _size_of(text: object) -> int | None:
+    """None if no process can get it."""
+    if not isinstance(text, str) or "\0" in text:
+        return None
+    try:
+        return _size(text)
+    except UnicodeEncodeError:
+        return None
 
 
 def _size(text: str) -> int:

@@ -15,6 +15,7 @@ from weft.durations import parsed_seconds
 from weft.node.regular import WrongKindError, read_regular
 
 DEFAULT_POLICY = "weft"
+FENCES = ("auto", "cgroup", "scan")
 OFF = "off"
 
 
@@ -33,6 +34,8 @@ class Settings:
     """Rows of the log between two snapshots: a restart folds at most so many."""
     log_days: float = 30.0
     """How long rows of the log are kept once a snapshot covers them."""
+    fence: str = "auto"
+    """How the processes of a job are kept together: in cgroups if these can be had, always in cgroups, or by scans."""
     backup_every: str | float = "1h"
     """How often the log is copied while weft runs; "off" for never."""
     strict_memory: bool = False
@@ -56,6 +59,10 @@ KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "a whole number of rows, 1 or more",
     ),
     "log_days": (lambda value: _is_number(value), "a number of days, 0 or more"),
+    "fence": (
+        lambda value: isinstance(value, str) and value in FENCES,
+        '"auto", "cgroup" (refuse to start without), or "scan" (cgroups are not used)',
+    ),
     "backup_every": (lambda value: _is_interval(value), 'a length of time, as in "30m" or "1h"; "off" for no backups'),
     "strict_memory": (
         lambda value: isinstance(value, bool),

@@ -228,6 +228,7 @@ def test_the_doctor_finds_a_healthy_weft(live: Live) -> None:
     findings = {each["what"]: each for each in live.json("doctor")}
     assert findings["native library"]["says"] == f"{the_library()[0]}, version {VERSION}"
     assert findings["coordinator"]["says"] == "connected"
+    assert findings["fencing"]["says"].startswith(("cgroup v2 at /", "by process scans, no cgroup: "))
     assert findings["devices"]["says"].startswith("2: cpu:0")
 
 

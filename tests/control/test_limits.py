@@ -26,7 +26,7 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "a large word": (["true", LARGE], {}, "word 2 of the command has 131,072 bytes"),
     "many words": (["true"] * (limits.WORDS + 1), {}, "100,000 is the most"),
     "no program": (["", "a"], {}, "names no program"),
-    "a large variable": (["true"], {"env": {"A": LARGE}}, 'the variable "A" has 131,074 bytes'),
+    "a large variable": (["true"], {"env": {"A": LARGE}}, 'the variable "A" with its name has 131,074 bytes'),
     "many variables": (["true"], {"env": {f"V{n}": "" for n in range(limits.VARIABLES + 1)}}, "20,000 is the most"),
     "a zero byte": (["true", "\0"], {}, "zero bytes"),
     "a name with =": (["true"], {"env": {"A=": ""}}, 'is no name of a variable'),

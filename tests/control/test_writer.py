@@ -165,9 +165,10 @@ def test_what_cannot_be_written_has_not_happened_and_is_tried_anew_later(
             assert answer.hint.startswith("free some space")
         assert bench.sent == []
         assert bench.store.setting("half") is None
-        assert (lasting(bench.writer.desk), bench.store.all("live_jobs")) == before
-        assert "disk is full" in bench.writer.trouble
-        bench.check_disk()
+        async with bench.writer.changed:
+            assert (lasting(bench.writer.desk), bench.store.all("live_jobs")) == before
+            assert "disk is full" in bench.writer.trouble
+            bench.check_disk()
         monkeypatch.setattr(Store, "_write", write)
         assert (await bench.ask(request()))["id"] == "3", "the number of what was refused is free again"
         await bench.ask(Report("1", 1, "ended", {"exit_code": 0}))
@@ -270,7 +271,7 @@ def test_a_limit_is_kept_though_nothing_else_happens(run: Run) -> None:
         async with bench.writer.changed:
             await asyncio.wait_for(bench.writer.changed.wait_for(lambda: bench.writer.desk.is_stopping), 10)
         await bench.ask(Report("1", 1, "ended", {"exit_code": 143}))
-        assert bench.store.all("ended_jobs", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
+        assert bench.store.all("ended_before", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
         assert [order["type"] for order in bench.sent] == ["synced", "run", "stop"]
 
     run(story)

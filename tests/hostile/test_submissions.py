@@ -21,7 +21,7 @@ ESCAPES = "\x1b[2J\x1b]0;title\x07\n\r\u202e"
 
 BODIES: dict[str, tuple[object, int, str]] = {
     "an environment of 70 MB": ({**TRUE, "env": {f"V{n}": "x" * 1_000_000 for n in range(70)}}, 413, "body"),
-    "one variable of 200 KB": ({**TRUE, "env": {"A": "x" * 200_000}}, 422, '"A" has 200,002 bytes'),
+    "one variable of 200 KB": ({**TRUE, "env": {"A": "x" * 200_000}}, 422, '"A" with its name has 200,002 bytes'),
     "a search path that leaves no room for weft's": ({**TRUE, "env": {"PYTHONPATH": "x" * 130_000}}, 422, "PYTHONPATH"),
     "30,000 variables": ({**TRUE, "env": {f"V{n}": "" for n in range(30_000)}}, 422, "20,000 is the most"),
     "an environment of 7 MB": ({**TRUE, "env": {f"V{n}": "x" * 100_000 for n in range(70)}}, 422, "together"),
@@ -167,6 +167,29 @@ def test_listings_do_not_repeat_escape_sequences(box: Box, attack: Attack) -> No
         assert "printable" in done.stderr
         assert "hint: " in done.stderr
         assert "\x1b" not in done.stderr
+
+
+REPLACED = {
+    "a fifo": "os.mkfifo(log)",
+    "a folder": "os.mkdir(log)",
+    "a link to an endless device": "os.symlink('/dev/zero', log)",
+    "a link to itself": "os.symlink(log, log)",
+    "a socket": "os.chdir(os.path.dirname(log)); socket.socket(socket.AF_UNIX).bind('task-0.log')",
+    "a file of 1 TB": "os.close(os.open(log, os.O_CREAT | os.O_RDWR)); os.truncate(log, 2**40)",
+}
+
+
+def test_a_job_that_replaces_its_log_does_not_stall_the_daemon(box: Box, attack: Attack) -> None:
+    path = box.socket
+    for name, replacing in REPLACED.items():
+        with attack(f"logs: {name} in the place of a log"):
+            find = "log = os.path.expandvars('$WEFT_HOME/jobs/$WEFT_JOB_ID/task-0.log')"
+            job_id = box.submit_python(f"import os, socket; {find}; os.unlink(log); {replacing}")
+            assert box.wait_for(job_id)["state"] == "SUCCEEDED"
+            at_the_end = request("GET", f"/v1/jobs/{job_id}/logs?offset={2**40}")
+            assert answered(path, at_the_end)[0] in (200, 404, 409)
+            said = box.weft("logs", job_id) if "file" not in name else None
+            assert said is None or "Traceback" not in said.stderr
 
 
 POISON: dict[str, str] = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -11,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -472,6 +476,7 @@ class _Renamed:
 
 
 def test_a_checkpoint_whose_classes_are_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_TRUST_CHECKPOINT", "1")
     store = Store(str(tmp_path))
     store.save(120, _Renamed())
     monkeypatch.delattr(sys.modules[__name__], "_Renamed")
@@ -510,3 +515,92 @@ os.read(os.open({str(tmp_path / "killed")!r}, os.O_RDONLY), 1)
 
 def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use() -> None:
     assert FolderLock("/proc/weft/rank-0000").is_held
+
+
+# -- trusted, or not
+
+
+def test_what_states_are_made_of_is_loaded_without_trust(tmp_path: Path) -> None:
+    """Plain types, of Python, torch and numpy; and the state of numpy's generator as an earlier weft saved it."""
+    generator = np.random.RandomState(3)
+    told = {
+        "best": np.float64(0.5),
+        "losses": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "seen": {1, 2},
+        "names": collections.defaultdict(list, a=[1]),
+        "times": collections.Counter("aab"),
+        "last": collections.deque([1, 2], maxlen=2),
+        "since": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC),
+        "where": Path("a/b"),
+        "dtype": torch.bfloat16,
+        "device": torch.device("cpu"),
+        "python": random.Random(3).getstate(),
+        "numpy": generator.get_state(),
+        "milestones": torch.optim.lr_scheduler.MultiStepLR(
+            torch.optim.Adam([torch.nn.Parameter(torch.ones(1))]), [3, 5]
+        ).state_dict(),
+    }
+    Store(str(tmp_path)).save(120, told)
+    loaded = Store(str(tmp_path)).load(120)
+    assert np.array_equal(loaded.pop("losses"), told.pop("losses"))
+    restored = np.random.RandomState(4)
+    restored.set_state(loaded.pop("numpy"))
+    told.pop("numpy")
+    assert restored.random_sample() == generator.random_sample()
+    assert loaded == told
+
+
+class Own:
+    """A type of the script's."""
+
+    def __init__(self) -> None:
+        self.value = 5
+
+
+def test_a_type_of_the_scripts_own_is_refused_by_name_unless_all_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CheckpointError, match=r"step 120 holds a test_checkpoint_store.Own, .*--trust-checkpoint"):
+        Store(str(tmp_path)).save(120, {"own": Own()})
+    assert files(tmp_path) == []
+
+    monkeypatch.setenv("WEFT_TRUST_CHECKPOINT", "1")
+    Store(str(tmp_path)).save(120, {"own": Own()})
+    assert Store(str(tmp_path)).load(120)["own"].value == 5
+
+    monkeypatch.delenv("WEFT_TRUST_CHECKPOINT")
+    with pytest.raises(CheckpointError, match=r"it holds a test_checkpoint_store.Own, .*--trust-checkpoint"):
+        Store(str(tmp_path)).load(120)
+    with torch.serialization.safe_globals([Own]):
+        assert Store(str(tmp_path)).load(120)["own"].value == 5
+    assert Own not in torch.serialization.get_safe_globals()
+
+
+def test_others_may_not_write_to_what_is_saved_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        saved(tmp_path / "checkpoints", 120)
+    finally:
+        os.umask(before)
+    paths = [tmp_path / "checkpoints" / "rank-0000", payload(tmp_path / "checkpoints", 120)]
+    assert [path.stat().st_mode & 0o022 for path in paths] == [0, 0]
+    assert Store(str(tmp_path / "checkpoints")).good_steps() == [120]
+
+
+@pytest.mark.parametrize(("mode", "reason"), [(0o777, "can be written by all users"), (0o2775, "of group 12345 ")])
+def test_a_folder_to_which_others_may_write_is_refused(
+    tmp_path: Path, mode: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path, 120)
+    folder = tmp_path / "rank-0000"
+    if mode & 0o20 and not mode & 0o2 and os.getuid():
+        pytest.skip("only root can give a folder to another group")
+    if not mode & 0o2:
+        os.chown(folder, -1, 12345)
+    folder.chmod(mode)
+    with pytest.raises(CheckpointError, match=reason):
+        Store(str(tmp_path)).good_steps()
+    with pytest.raises(CheckpointError, match=reason):
+        Store(str(tmp_path)).save(130, state(1.0))
+    monkeypatch.setenv("WEFT_TRUST_CHECKPOINT", "1")
+    assert Store(str(tmp_path)).good_steps() == [120]

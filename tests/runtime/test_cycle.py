@@ -40,7 +40,7 @@ def test_two_optimizers_after_one_backward_end_it_together() -> None:
 
 def test_an_optimizer_left_out_at_times_does_not_hold_up_the_others() -> None:
     assert boundaries("ed d ed d ed") == (5, "ed D eD D eD")
-    assert boundaries("de d de d de d") == (6, "de d De D De D")
+    assert boundaries("de d de d de d") == (6, "de d dE D dE D")
 
 
 def test_optimizers_inside_backward_end_it_with_the_one_that_always_comes_last() -> None:

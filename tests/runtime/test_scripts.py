@@ -28,8 +28,12 @@ PLAIN = [
     "two_optimizers",
     "distilled",
     "n_critic",
+    "sac_delayed",
+    "td3_delayed",
     "two_phase",
     "unusual",
+    "sweep",
+    "cells",
     "threaded",
     "compiled",
 ]

@@ -25,6 +25,10 @@ def complete_command(context: click.Context, argument: click.Parameter, incomple
 COMMAND = click.argument(
     "command", nargs=-1, metavar="-- CMD...", type=click.UNPROCESSED, shell_complete=complete_command
 )
+TRUST = (
+    "Load checkpoints whatever is in them and whatever user may have written them. Without it, those that another user "
+    "can have written, or that hold types which could run code, are refused."
+)
 OPTIONS = (
     click.option("--gpus", type=AT_LEAST_ONE, metavar="N", help="Devices in all.  [default: one for each task]"),
     click.option(
@@ -72,6 +76,7 @@ OPTIONS = (
         metavar="N",
         help="Where jobs take turns (policy gandiva): its part of the time against that of others.  [default: 1]",
     ),
+    click.option("--trust-checkpoint", is_flag=True, help=TRUST),
     click.option("--types", metavar="A100,V100", multiple=True, help="Device types it may use.  [default: any]"),
 )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.asking import COMMAND
+from weft.cli.asking import COMMAND, TRUST
 from weft.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -91,8 +91,11 @@ if TYPE_CHECKING:
     help="Where the checkpoints of the command are; made if it is not there. Started again with the same folder, the "
     "command goes on from the last one.",
 )
+@click.option("--trust-checkpoint", "is_trusting", is_flag=True, help=TRUST)
 @COMMAND
-def exec_command(page: Path | None, checkpoints: Path | None, command: tuple[str, ...], **bounding: Any) -> int:
+def exec_command(
+    page: Path | None, checkpoints: Path | None, is_trusting: bool, command: tuple[str, ...], **bounding: Any
+) -> int:
     """Run a command with weft's runtime in every Python interpreter it starts, and no daemon.
 
     The script needs no change: its training steps are found through PyTorch, and it can be paused between two of them.
@@ -108,6 +111,7 @@ def exec_command(page: Path | None, checkpoints: Path | None, command: tuple[str
     """
     if not command:
         raise InputError("no command is given", "e.g. weft exec -- python train.py")
+    from weft.job_request import with_trust
     from weft.node.bounds import make_writable
     from weft.node.launch import CommandError, environment, run
     from weft.node.pages import page_for_a_task, step_of_leaving
@@ -121,7 +125,7 @@ def exec_command(page: Path | None, checkpoints: Path | None, command: tuple[str
         with signals_held() as mask, page_for_a_task(page) as made:
             path = Path(made.path)
             bounds.write(made)
-            env = environment(os.environ, path, checkpoints)
+            env = with_trust(environment(os.environ, path, checkpoints), is_trusting)
             code = run(command, made, env | bounds.environment(env), mask, bounds.process_bytes)
             step = step_of_leaving(path) if code in (0, LEFT_EXIT_CODE) else None
     except CommandError as error:

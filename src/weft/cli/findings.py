@@ -25,6 +25,7 @@ from weft.client import Client, NotRunningError
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.bounds import the_library
+from weft.node.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
 from weft.node.mounts import file_system
 from weft.node.private import private_folder
 from weft.runtime.futex import CALLS
@@ -34,6 +35,7 @@ OLDEST_PYTHON = (3, 11)
 LEAST_DISK_BYTES = 1 << 30
 LEAST_MEMORY_BYTES = 16 << 20
 MOST_SKEW_S = 2.0
+ESCAPES = "a process that leaves its session, clears its environment and outlives weft's own processes can escape"
 OFF_WITHOUT_LIBRARY = "lanes, duty, overflow, swap-out, limits of device memory alone, and what jobs use of it"
 
 
@@ -54,6 +56,7 @@ def findings() -> list[Finding]:
         *_home(home),
         _pages(),
         _pidfd(),
+        _fencing(home),
         _futex(),
         _nvml(),
         _settings(home),
@@ -121,6 +124,19 @@ def _pidfd() -> Finding:
     except (AttributeError, OSError) as error:
         return Finding("pidfd", False, f"not offered: {error}", "Linux 5.3 or newer, and a sandbox that allows it")
     return Finding("pidfd", True, "offered")
+
+
+def _fencing(home: Home) -> Finding:
+    """As the coordinator found it where it runs; before its first start, as it is here. Scans alone are no fault."""
+    if home.fencing.is_file():
+        says = home.fencing.read_text(encoding="utf-8", errors="replace").strip()
+    else:
+        there = next(each for each in [home.root, *home.root.parents] if each.exists())
+        fences = find_fences("auto", there)
+        fences.remove()
+        says = fences.says
+    is_by_cgroup = says.startswith(BY_CGROUP)
+    return Finding("fencing", True, says if is_by_cgroup else f"{says}; {ESCAPES}. To have one: {HOW_TO_HAVE_ONE}")
 
 
 def _futex() -> Finding:

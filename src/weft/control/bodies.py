@@ -69,12 +69,9 @@ class Bodies:
         try:
             await asyncio.wait({work, watching}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            is_done = work.done()
-            for each in (work, watching):
-                each.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
-        with suppress(*() if is_done else (asyncio.CancelledError,)):
+            watching.cancel()
+            work.cancel()  # without effect if it is done
+        with suppress(asyncio.CancelledError):
             await work
 
     async def _with_body(self, scope: Scope, receive: Receive, send: Send) -> None:

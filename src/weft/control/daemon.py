@@ -31,6 +31,7 @@ from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.identity import forget_run_folder
 from weft.node import descriptors
+from weft.node.cgroups import find_fences
 from weft.node.devices import discover, load_nvml
 from weft.node.regular import clear_place, is_socket
 from weft.node.sole import holder_of, taken_lock
@@ -39,6 +40,8 @@ from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
 
 BACKLOG = 512
+SWITCH_S = 0.001
+"""After so long a thread lets another one compute: what is asked of the daemon does not wait for a decision."""
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +67,7 @@ async def serve(
     link.join(writer)
     house = House(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
     care = Care(home, store, settings.backup_every_s)
-    supervision = Supervision(home, link, settings.devices, settings.silent_s) if has_node else None
+    supervision = Supervision(home, link, settings.devices, settings.silent_s, settings.fence) if has_node else None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, house.leaving.set)
@@ -109,6 +112,7 @@ async def serve(
     await _end(tasks, *tasks)
     nodes.close()
     link.close()
+    house.reading.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
     forget_run_folder(home.run)
@@ -195,7 +199,10 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
                 settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
                 if settings.devices:
                     discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
+                if settings.fence == "cgroup":
+                    find_fences(settings.fence, home.root)
                 named = chosen_policy(store, settings, filed)
+                sys.setswitchinterval(SWITCH_S)
                 os.chdir("/")  # the folder it was started in is nobody's business, and may go
                 asyncio.run(serve(home, settings, filed, named, store, has_node))
             finally:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from weft.control.checksums import is_intact
-from weft.control.record import record_of
+from weft.control.record import COLUMNS, record_of
 from weft.core.plain import KINDS, fact_of
 from weft.core.snapshot import restored
 
@@ -68,7 +68,7 @@ def _environment(row: Mapping[str, Any]) -> None:
 
 
 def _job(row: Mapping[str, Any]) -> None:
-    record = record_of(row, None)
+    record = record_of([row[column] for column in COLUMNS], None)
     if not isinstance(record.request, dict):
         raise TypeError("its request is not a table")
     asked = record.request

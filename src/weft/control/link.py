@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from weft.control.inputs import Devices, Hello, Measurement, Report
@@ -168,8 +169,8 @@ class Link:
             if self._stream is not stream:
                 log.warning("a message %.40s without a hello; its connection is closed", message["type"])
                 return False
-            self.heard_s = time.monotonic()
-            await self._take(message, stream)
+            with self._hearing():
+                await self._take(message, stream)
         except (ConnectionError, StoreError, TimeoutError):
             raise
         except LineError as error:
@@ -178,6 +179,15 @@ class Link:
         except Exception as error:  # noqa: BLE001 - one message must not end the line for all the others
             self._skip(f"{type(error).__name__}: {error}", error)
         return True
+
+    @contextlib.contextmanager
+    def _hearing(self) -> Iterator[None]:
+        """While the daemon takes a message in, which a long decision may delay, its coordinator is not silent."""
+        self.heard_s = math.inf
+        try:
+            yield
+        finally:
+            self.heard_s = time.monotonic()
 
     def _skip(self, why: str, error: Exception | None = None) -> None:
         self.skipped += 1
@@ -199,7 +209,7 @@ class Link:
                 self._tell(measurement_of(message))
             case "progress":
                 self.warnings = warnings_of(message)
-                self._progress(message.get("jobs"))
+                self._begin(self._progress(message.get("jobs")))
 
     async def _hello(self, message: dict[str, Any], stream: asyncio.StreamWriter) -> bool:
         pid, _ = peer_of(stream.get_extra_info("socket"))
@@ -211,10 +221,10 @@ class Link:
         elif not self._is_coordinator(pid):
             log.error("process %d says hello, but another process is the coordinator", pid)
         else:
-            self.heard_s = time.monotonic()
             self._stream, self.is_up = stream, True
             try:
-                await self._ask(hello)  # if it cannot be written the line is closed, and the hello comes again
+                with self._hearing():
+                    await self._ask(hello)  # if it cannot be written the line is closed, and the hello comes again
             except RejectedError:
                 await asyncio.sleep(TRY_AGAIN_S)
                 return False
@@ -252,15 +262,16 @@ class Link:
         assert self._writer is not None
         await self._writer.ask(word)
 
-    def _progress(self, jobs: object) -> None:
-        """Not logged: it is known again a second later."""
+    async def _progress(self, jobs: object) -> None:
+        """Not logged: it is known again a second later. Not during an instant: the desk is then another thread's."""
         assert self._writer is not None
-        for job_id, said in jobs.items() if isinstance(jobs, dict) else ():
-            record: Record | None = self._writer.desk.records.get(job_id)
-            told = progress_of(said)
-            if record is not None and record.attempt == told.get("attempt"):
-                record.note(told)
-                self._tell(growth_of(self._writer.desk, job_id, told))
+        async with self._writer.changed:
+            for job_id, said in jobs.items() if isinstance(jobs, dict) else ():
+                record: Record | None = self._writer.desk.records.get(job_id)
+                told = progress_of(said)
+                if record is not None and record.attempt == told.get("attempt"):
+                    record.note(told)
+                    self._tell(growth_of(self._writer.desk, job_id, told))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -85,7 +85,7 @@ def make_foldable(store: Store) -> bool:
         is_whole = False
     if not is_whole:
         now = Clock(store.last_mark()).now()
-        store.put_snapshot(last_seq(store) + 1, now, snapshot(_ledger(store, now)), 0.0)
+        store.put_snapshot(last_seq(store) + 1, now, json.dumps(snapshot(_ledger(store, now))), 0.0)
     return is_whole
 
 

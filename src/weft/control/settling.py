@@ -7,6 +7,7 @@ taken back from the record of its attempt. Numbers are never given twice.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -109,7 +110,7 @@ def settle(store: Store, on_disk: OnDisk, reached: Watermark, instance: str) -> 
     )
     store.leave_gap(max(reached.seq, last_seq(store)) + 1, now)
     seq = store.commit(batch)
-    store.put_snapshot(seq, now, snapshot(desk.scheduler.ledger), now - KEPT_S)
+    store.put_snapshot(seq, now, json.dumps(snapshot(desk.scheduler.ledger)), now - KEPT_S)
     load_desk(store, Idle(), {}).scheduler.ledger.validate()
     done.live = list(desk.records)
     return done

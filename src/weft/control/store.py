@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -72,7 +73,8 @@ class Store:
         upgrade(self._db, scripts())
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        self._reader = _connect(path)  # sees what is committed, and is never in the way of a commit
+        self._readers = threading.local()
+        self._opened: list[sqlite3.Connection] = []
 
     def copy_to(self, other: sqlite3.Connection) -> None:
         """All that is committed, even if the file has no name any more."""
@@ -81,7 +83,8 @@ class Store:
     def close(self) -> None:
         if self.watch:
             self.watch.close()
-        self._reader.close()
+        for reader in self._opened:
+            reader.close()
         self._db.close()
 
     # ---- writing
@@ -130,8 +133,8 @@ class Store:
         except sqlite3.Error as error:
             raise _refusal(error, self.path) from error
 
-    def put_snapshot(self, seq: int, at: float, ledger: dict[str, Any], keep_from: float) -> None:
-        """Keep the ledger as it was after row `seq`, and drop what nobody needs any more.
+    def put_snapshot(self, seq: int, at: float, ledger: str, keep_from: float | None) -> None:
+        """Keep the ledger as it was after row `seq`, and drop what nobody needs any more, unless `keep_from` is None.
 
         The rule of compaction: a row of the log goes when a snapshot covers it, it is older than `keep_from`, and its
         job ended before that too. The row of a job itself stays. Environments go with the end of the last job that
@@ -139,12 +142,13 @@ class Store:
         """
         try:
             with self._transaction():
-                self._put("put_snapshot", "snapshots", [{"seq": seq, "at": at, "body": json.dumps(ledger)}])
+                self._put("put_snapshot", "snapshots", [{"seq": seq, "at": at, "body": ledger}])
                 self._db.execute(QUERIES["drop_older_snapshots"], (seq,))
-                self._db.execute(QUERIES["drop_old_log"], (seq, keep_from))
-                self._db.execute(QUERIES["drop_old_requests"], (keep_from,))
-                self._db.execute(QUERIES["forget_environments"])
-                self._db.execute(QUERIES["drop_unused_environments"])
+                if keep_from is not None:
+                    self._db.execute(QUERIES["drop_old_log"], (seq, keep_from))
+                    self._db.execute(QUERIES["drop_old_requests"], (keep_from,))
+                    self._db.execute(QUERIES["forget_environments"])
+                    self._db.execute(QUERIES["drop_unused_environments"])
                 reach("control-snapshot-written")
         except sqlite3.Error as error:
             raise _refusal(error, self.path) from error
@@ -170,6 +174,15 @@ class Store:
             raise
 
     # ---- reading
+
+    @property
+    def _reader(self) -> sqlite3.Connection:
+        """This thread's: sees what is committed, and never waits for a commit nor for what another thread reads."""
+        if not hasattr(self._readers, "connection"):
+            self._readers.connection = _connect(self.path)
+            self._opened.append(self._readers.connection)
+        reader: sqlite3.Connection = self._readers.connection
+        return reader
 
     def last_mark(self) -> Mark | None:
         row = self.one("clock")
@@ -207,6 +220,19 @@ class Store:
             return [dict(row) for row in self._reader.execute(QUERIES[query], arguments)]
         except sqlite3.Error as error:
             raise _unreadable(error) from error
+
+    def rows(self, query: str) -> Iterator[Sequence[Any]]:
+        """The same, of many, by column."""
+        cursor = self._reader.cursor()
+        cursor.row_factory = None  # tuples
+        try:
+            yield from cursor.execute(QUERIES[query])
+        except sqlite3.Error as error:
+            raise _unreadable(error) from error
+
+    def count(self, query: str, *arguments: Any) -> int:
+        count: int = self._one(query, *arguments)["count"]
+        return count
 
     def _one(self, query: str, *arguments: Any) -> Row:
         row = self.one(query, *arguments)

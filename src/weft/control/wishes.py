@@ -34,19 +34,19 @@ def submit(desk: Desk, wish: Submit, now: float) -> Answer:
     check_fits(request, desk.floor, desk.quotas)
     awaits = _awaited(desk, request.get("after") or ())
     indices = request.pop("array_indices", None) or [None]
-    request["awaits"] = sorted(awaits)
     check_array(len(indices), len(json.dumps(request)))
     number = desk.roster.new_number()
     environment, row = desk.roster.keep(wish.env)
     desk.out.environments += [row] if row else []
     rates_hz = desk.past.rates_hz(request["name"]) if request.get("steps") else {}
+    named = _listed(sorted(awaits))
     ids = []
     for place, index in enumerate(indices):
         job_id = str(number) if index is None else f"{number}_{index}"
-        record = Record(job_id, number, index, request, environment, now, awaits=set(awaits))
+        record = Record(job_id, number, index, request, environment, now, awaits=awaits)
         desk.roster.add(record)
         desk.tell(Submitted(spec_for(job_id, request, rates_hz)), now)
-        for reason in _holds(record, place):
+        for reason in _holds(record, place, named):
             desk.tell(Held(job_id, reason), now)
         ids.append(job_id)
     if wish.request_id is not None:
@@ -80,7 +80,7 @@ def release(desk: Desk, wish: Release, now: float) -> Answer:
 
 
 def stop_all(desk: Desk, wish: StopAll, now: float) -> Answer:
-    ids = [record.id for record in desk.records.values() if record.is_alive]
+    ids = [record.id for record in desk.roster.alive_after()]
     for job_id in ids:
         end(desk, desk.records[job_id], Ending(State.CANCELLED, STOPPED), now)
     desk.is_closing = True
@@ -107,11 +107,11 @@ def _answer_before(desk: Desk, request_id: str | None) -> Answer | None:
     return {"id": str(number), "ids": ids}
 
 
-def _holds(record: Record, place: int) -> list[Reason]:
-    """Why it is not to start yet. `place` is its place in its array."""
+def _holds(record: Record, place: int, named: str) -> list[Reason]:
+    """Why it is not to start yet. `place` is its place in its array, `named` what it comes after."""
     found = [Reason(Code.HELD)] if record.request.get("hold") else []
     if record.awaits:
-        found.append(Reason(Code.COMES_AFTER, (_listed(sorted(record.awaits)),)))
+        found.append(Reason(Code.COMES_AFTER, (named,)))
     if record.array_limit is not None and place >= record.array_limit:
         found.append(Reason(Code.ARRAY_LIMIT, (record.array_limit,)))
     return found
@@ -133,7 +133,7 @@ def _live(desk: Desk, wanted: str) -> list[str]:
 
 def _awaited(desk: Desk, wanted: Iterable[str]) -> set[str]:
     awaited = set[str]()
-    for each in wanted:
+    for each in dict.fromkeys(wanted):
         known = _states(desk, each) | dict.fromkeys(desk.roster.live(each), "")
         if not known:
             raise no_such_job(each)

@@ -26,8 +26,8 @@ def hello(desk: Desk, word: Hello, now: float) -> None:
     desk.must_tell_all = True
     if word.boot_id != desk.boot_id:
         desk.out.settings.append(("boot id", word.boot_id))
-        for record in list(desk.records.values()) if desk.boot_id else ():
-            if record.is_alive and (record.id, record.attempt) not in word.attempts:
+        for record in desk.roster.alive_after() if desk.boot_id else ():
+            if (record.id, record.attempt) not in word.attempts:
                 report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED}), now)
         desk.boot_id = word.boot_id
     _furnish(desk, Floor(word.node, word.devices), now)
@@ -121,5 +121,6 @@ def _try_again(desk: Desk, record: Record, ending: Ending, in_s: float, now: flo
 
 def _gone(desk: Desk, record: Record, outcome: str, exit_code: int | None, now: float) -> None:
     record.is_alive, record.pids = False, ()
+    desk.roster.alive.pop(record.id, None)
     row = record.attempt_row(ended_at=now, outcome=outcome, exit_code=exit_code)
     desk.out.attempts[record.id, record.attempt] = row

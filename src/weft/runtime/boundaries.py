@@ -5,13 +5,14 @@ evaluation) are no boundaries.
 """
 
 import atexit
-import functools
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Callable, Dict
 
 from .agent import Agent
 from .forwards import Forwards
+from .lookups import is_by_name, note_lookups
+from .own_optimizers import OwnOptimizers
 from .updates import Updates, watch_scaler
 
 
@@ -30,28 +31,26 @@ def _watch(torch: Any, agent: Agent, noticed: Dict[str, Callable[[ModuleType], N
     optimizer.register_optimizer_step_pre_hook(updates.before)
     optimizer.register_optimizer_step_post_hook(updates.after)
     watch_scaler(torch.amp.GradScaler, updates)
-    _watch_training(torch, updates, forwards)
+    _watch_training(torch, updates, forwards, OwnOptimizers(updates, noticed))
     noticed["torch._dynamo.eval_frame"] = forwards.watch_compiled
     atexit.register(updates.end)
     atexit.register(forwards.end)
 
 
-def _watch_training(torch: Any, updates: Updates, forwards: Forwards) -> None:
+def _watch_training(torch: Any, updates: Updates, forwards: Forwards, own: OwnOptimizers) -> None:
     """A backward pass begins a phase; the first one, or the first optimizer made, shows that the script trains."""
-    backward = torch.Tensor.backward
-    make_optimizer = torch.optim.Optimizer.__init__
 
-    @functools.wraps(backward)
-    def noted_backward(*args: Any, **kwargs: Any) -> Any:
+    def backward_comes(_tensor: Any) -> None:
+        if is_by_name():
+            if not forwards.is_over:
+                forwards.stop()
+            if not updates.phase:
+                own.look()
+            updates.phase += 1
+
+    def optimizer_comes(_optimizer: Any) -> None:
         if not forwards.is_over:
             forwards.stop()
-        updates.phase += 1
-        return backward(*args, **kwargs)
 
-    @functools.wraps(make_optimizer)
-    def noted_optimizer(self: Any, *args: Any, **kwargs: Any) -> None:
-        forwards.stop()
-        make_optimizer(self, *args, **kwargs)
-
-    torch.Tensor.backward = noted_backward
-    torch.optim.Optimizer.__init__ = noted_optimizer
+    note_lookups(torch.Tensor, "backward", backward_comes)
+    note_lookups(torch.optim.Optimizer, "__init__", optimizer_comes)

@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional
 
 from . import gang
 from .folderlock import FolderLock
+from .place import is_place
 from .store import CheckpointError, Store
 from .telling import tell
 
@@ -17,6 +18,7 @@ OTHER_SCRIPT = (
     "the checkpoints in %s are of the script %s, but this is %s: give each a directory of its own "
     "(weft exec --checkpoints DIR)"
 )
+NOT_A_STATE = "the checkpoint of step %d in %s is not one of a run: what it holds is not what weft writes"
 OTHER_ARGUMENTS = "the checkpoint of step %d was made with other arguments: %s; it goes on with: %s"
 
 
@@ -61,6 +63,8 @@ class Checkpoints:
                 tell(NONE_IN_COMMON % ", ".join(map(str, steps)))
             return None
         state: Dict[str, Any] = self._store.load(common[-1])
+        if not is_state(state, common[-1]):
+            raise CheckpointError(NOT_A_STATE % (common[-1], self._directory))
         self._check_script(state)
         # Or a later kill could join an old step of one rank with a new one of another.
         self._store.forget_after(common[-1])
@@ -73,6 +77,20 @@ class Checkpoints:
         if here["arguments"] != state["arguments"]:
             told = [shlex.join(words) or "none" for words in (state["arguments"], here["arguments"])]
             tell(OTHER_ARGUMENTS % (state["step"], *told))
+
+
+def is_state(state: Any, step: int) -> bool:
+    """Whether it is as save() and Progress make it: what is in it is used without further questions."""
+    return (
+        isinstance(state, dict)
+        and state.get("step") == step
+        and isinstance(state.get("script"), str)
+        and isinstance(state.get("arguments"), list)
+        and all(isinstance(word, str) for word in state["arguments"])
+        and all(isinstance(state.get(name), dict) for name in ("parts", "gradients"))
+        and all(isinstance(pending, dict) for pending in state["gradients"].values())
+        and is_place(state.get("place"))
+    )
 
 
 def _this_script() -> Dict[str, Any]:

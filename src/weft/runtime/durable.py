@@ -3,10 +3,11 @@
 import errno
 import hashlib
 import os
-from contextlib import contextmanager
-from typing import BinaryIO, Iterator, Optional, Union
+from typing import BinaryIO, Optional, Union
 
 from .failing import reach as reach
+
+FOLDER_MODE = 0o755  # less what the umask takes away: others may not write there
 
 # Every instant of Store.save that leaves a different folder behind, in order.
 FAIL_POINTS = (
@@ -56,42 +57,29 @@ class SummedFile:
         """torch asks for it; synced_file does it."""
 
 
-@contextmanager
-def synced_file(path: str, part: str) -> Iterator[BinaryIO]:
-    """A new file, on the disk once the block is over. `part` is how its fail-points begin."""
-    with open(path, "xb") as file:
-        reach(part + "-opened")
-        yield file
-        file.flush()
-        reach(part + "-written")
-        os.fsync(file.fileno())
-    reach(part + "-synced")
-
-
-def rename(old: str, new: str) -> None:
-    """`new` is `old` from one instant to the next, and stays so if the power fails."""
-    os.replace(old, new)
-    sync_folder(os.path.dirname(new))
-
-
 def make_folder(folder: str) -> None:
     """The folder and those above it, each on the disk. Other ranks may be making the same ones."""
     if not os.path.exists(folder):
         above = os.path.dirname(folder)
         make_folder(above)
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(folder, FOLDER_MODE, exist_ok=True)
         sync_folder(above)
 
 
 def sync_folder(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync(folder: int) -> None:
+    try:
+        os.fsync(folder)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that syncs no folders
             raise
-    finally:
-        os.close(fd)
 
 
 def sha256_of(file: BinaryIO) -> str:

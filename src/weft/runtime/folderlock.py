@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Optional
 
 from .durable import make_folder
+from .folder import Folder
 
 NAME = ".lock"
 
@@ -27,7 +28,8 @@ class FolderLock:
         """True also where nothing can be locked: what is wrong with such a folder, a save will say."""
         with suppress(OSError):
             make_folder(self.folder)
-            self._fd = os.open(os.path.join(self.folder, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            with Folder(self.folder) as folder:
+                self._fd = folder.open_lock(NAME)
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -5,12 +5,12 @@ would trace it into what it compiles or exports, and change that or fail; so it 
 trains, and when Dynamo is loaded. A compiled module is then watched at its own call; a compiled function cannot be.
 """
 
-import functools
 from typing import Any, Optional
 
 from .agent import Agent
 from .cycle import Cycle
 from .layout import Source
+from .lookups import note_lookups
 
 
 class Forwards:
@@ -24,7 +24,7 @@ class Forwards:
         self._register_after = torch.nn.modules.module.register_module_forward_hook
         self._armed: Optional[Any] = None
         self._is_compiled = False
-        self._is_inside = False
+        self._inside: Optional[int] = None  # the compiled root that is being called, by id
         self._arm()
 
     def stop(self) -> None:
@@ -43,20 +43,14 @@ class Forwards:
         compiled = getattr(eval_frame, "OptimizedModule", None)
         if compiled is None:  # another Dynamo than we know
             return
-        call = compiled.__call__
+        note_lookups(compiled, "__call__", self._enter_compiled)
 
-        @functools.wraps(call)
-        def noted_call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.is_over or self._is_inside:
-                return call(module, *args, **kwargs)
-            self._is_inside = True
-            try:
-                return call(module, *args, **kwargs)
-            finally:
-                self._is_inside = False
-                self._left(module)
-
-        compiled.__call__ = noted_call
+    def _enter_compiled(self, root: Any) -> None:
+        if self.is_over or self._inside not in (None, id(root)):  # the latter inside another root
+            return
+        if self._inside is None:
+            self._inside = id(root)
+            self._note_leaving(root)
 
     def _arm(self) -> None:
         if not self.is_over and not self._is_compiled and self._armed is None:
@@ -69,10 +63,13 @@ class Forwards:
 
     def _enter(self, root: Any, _args: Any) -> None:
         self._disarm()
+        self._note_leaving(root)
 
+    def _note_leaving(self, root: Any) -> None:
         def leave(module: Any, _args: Any, _result: Any) -> None:
             if module is root:
                 handle.remove()
+                self._inside = None
                 self._left(root)
 
         try:
@@ -84,7 +81,7 @@ class Forwards:
         if self.is_over:
             return
         missed, closes = self.cycle.note(_lasting(root), 0)
-        if missed:
+        for _ in range(missed):
             self.agent.count(Source.FORWARD)
         if closes:
             self.agent.boundary(Source.FORWARD)

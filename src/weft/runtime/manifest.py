@@ -9,10 +9,15 @@ import re
 import time
 from typing import NamedTuple
 
+from .folder import Folder, UntrustedError
+
 VERSION = 1
-MANIFEST = re.compile(r"step-(\d{12,})\.json")
-PAYLOAD = re.compile(r"step-(\d{12,})-[0-9a-f]{12}\.pt")
-TEMPORARY = re.compile(r"step-(\d{12,})-[0-9a-f]{16}\.tmp")
+STEP = "step-([0-9]{12}|[1-9][0-9]{12,17})"  # as manifest_name writes it, and no larger than a word of the page
+MANIFEST = re.compile(STEP + r"\.json")
+PAYLOAD = re.compile(STEP + r"-[0-9a-f]{12}\.pt")
+TEMPORARY = re.compile(STEP + r"-[0-9a-f]{16}\.tmp")
+MOST_BYTES = 1 << 16  # of a manifest; ours have 200
+LONGEST_SHOWN = 200
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -57,27 +62,35 @@ def temporary_name(step: int) -> str:
     return "step-%012d-%s.tmp" % (step, os.urandom(8).hex())
 
 
-def read_manifest(folder: str, step: int) -> Manifest:
+def read_manifest(folder: Folder, step: int) -> Manifest:
     """The manifest of this step, checked; its payload is not looked at. Raises BadCheckpointError."""
-    path = os.path.join(folder, manifest_name(step))
+    path = folder.path_of(manifest_name(step))
     try:
-        with open(path, "rb") as file:
-            fields = json.loads(file.read())
+        with folder.open_file(manifest_name(step)) as file:
+            text = file.read(MOST_BYTES + 1)
+        fields = json.loads(text[:MOST_BYTES])
     except FileNotFoundError:
         raise MissingManifestError("there is no %s" % path) from None
+    except UntrustedError as error:
+        raise UnknownCheckpointError("%s %s" % (path, error.strerror)) from error
     except OSError as error:
         raise UnknownCheckpointError("%s cannot be read: %s" % (path, error.strerror)) from error
     except (ValueError, RecursionError):
         raise BadCheckpointError("%s is damaged: it is not JSON" % path) from None
     if not isinstance(fields, dict) or "weft_checkpoint" not in fields:
         raise BadCheckpointError("%s is no manifest of weft's" % path)
-    if fields["weft_checkpoint"] != VERSION:
-        raise UnknownCheckpointError(
-            "%s is of version %s; this weft knows %d" % (path, fields["weft_checkpoint"], VERSION)
-        )
-    size_bytes, sha256 = fields.get("bytes"), fields.get("sha256")
-    if not isinstance(size_bytes, int) or not isinstance(sha256, str) or not SHA256.fullmatch(sha256):
+    version, size_bytes, sha256 = fields["weft_checkpoint"], fields.get("bytes", -1), fields.get("sha256")
+    if type(version) is not int or version != VERSION:
+        raise UnknownCheckpointError("%s is of version %s; this weft knows %d" % (path, shown(version), VERSION))
+    is_size = type(size_bytes) is int and 0 <= size_bytes < 1 << 63
+    if not is_size or not isinstance(sha256, str) or not SHA256.fullmatch(sha256):
         raise BadCheckpointError("%s is damaged: it lacks the size or the checksum of its payload" % path)
-    if fields.get("step") != step:
-        raise BadCheckpointError("%s is of step %s, which is not in its name" % (path, fields.get("step")))
-    return Manifest(step, size_bytes, sha256)
+    if type(fields.get("step")) is not int or fields["step"] != step:
+        raise BadCheckpointError("%s is of step %s, which is not in its name" % (path, shown(fields.get("step"))))
+    return Manifest(step, int(size_bytes), sha256)
+
+
+def shown(value: object) -> str:
+    """What was found in a file or a folder, as it can be printed: on one line, not too long, without escapes."""
+    text = str(value) if isinstance(value, (int, str)) else json.dumps(value)
+    return "".join(c if c.isprintable() else "?" for c in text[:LONGEST_SHOWN])

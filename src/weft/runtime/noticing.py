@@ -29,20 +29,30 @@ class Noticing:
         return None
 
     def _act_after(self, spec: ModuleSpec) -> None:
-        """Once it is loaded: many a spec is only looked for, to learn whether the module is there."""
-        loader: Any = spec.loader
-        load = getattr(loader, "exec_module", None)
-        if load is None:
-            return
+        """Once it is loaded: many a spec is only looked for, to learn whether the module is there.
 
-        def exec_module(module: ModuleType) -> None:
-            del loader.exec_module  # the loader is itself again before the script can see it
-            load(module)
-            action = self.actions.pop(spec.name, None)
-            if action is not None:
-                action(module)
+        Importing marks a spec as being loaded, and takes the mark off at the end. We look at that mark instead of
+        loading the module ourselves, so that nothing of ours stands on the stack while its code runs.
+        """
+        noticing, kind = self, type(spec)
 
-        loader.exec_module = exec_module
+        class Loading(kind):  # type: ignore[valid-type, misc]
+            @property
+            def _initializing(self) -> bool:
+                return True
+
+            @_initializing.setter
+            def _initializing(self, is_loading: bool) -> None:
+                if is_loading:
+                    return
+                self.__class__ = kind  # type: ignore[assignment]
+                self._initializing = False
+                module = sys.modules.get(self.name)
+                if module is not None and self.name in noticing.actions:
+                    noticing.actions.pop(self.name)(module)
+
+        spec.__dict__.pop("_initializing", None)
+        spec.__class__ = Loading
 
 
 def begin(page: str) -> None:

@@ -121,6 +121,20 @@ class Place:
         return iterator
 
 
+def is_place(state: Any) -> bool:
+    """Whether a state() could have been this."""
+    if not isinstance(state, dict) or not {"epoch", "position", "began", "drawn", "loader"} <= state.keys():
+        return False
+    is_counted = all(type(state[name]) is int and state[name] >= 0 for name in ("epoch", "position"))
+    drawn = [state["drawn"]] + ([] if state["began"] is None else [state["began"]])
+    return is_counted and all(
+        isinstance(one, dict)
+        and isinstance(one.get("randomness", 0), (dict, type(None)))
+        and isinstance(one.get("generators"), list)
+        for one in drawn
+    )
+
+
 def is_leaving_by_break(frame: Optional[FrameType]) -> bool:
     """Is it by `break` or `return` that this frame drops a generator just now, not by an exception?
 

@@ -15,7 +15,7 @@ def capture() -> Dict[str, Any]:
         if torch.cuda.is_initialized():
             state["cuda"] = torch.cuda.get_rng_state_all()
     if "numpy.random" in sys.modules:
-        state["numpy"] = sys.modules["numpy.random"].get_state()
+        state["numpy"] = _plain(sys.modules["numpy.random"].get_state())
     return state
 
 
@@ -27,6 +27,15 @@ def restore(state: Dict[str, Any]) -> None:
         import_module("torch.cuda").set_rng_state_all(state["cuda"])
     if "numpy" in state:
         import_module("numpy.random").set_state(state["numpy"])
+
+
+def _plain(state: Any) -> Any:
+    """Numbers and lists: what numpy keeps in arrays, torch.load takes for something that may run code."""
+    if isinstance(state, dict):
+        return {name: _plain(value) for name, value in state.items()}
+    if isinstance(state, tuple):
+        return tuple(map(_plain, state))
+    return state.tolist() if hasattr(state, "tolist") else state
 
 
 def generators(loader: Any) -> List[Any]:

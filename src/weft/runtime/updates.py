@@ -2,18 +2,20 @@
 
 The optimizer hook is not the step: it fires for each of several optimizers, twice for a wrapper around another one,
 once per layer for optimizers stepped inside backward, and never when GradScaler skips. So the outermost step() counts
-once, the rounds of optimizers are learnt (cycle.py), backward passes tell one round from the next, and a skipped step
-ends where the scaler is updated.
+once, the rounds of optimizers are learnt (cycle.py), and a skipped step ends where the scaler is updated.
 """
 
-import functools
 import sys
 from threading import get_ident
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
 from .agent import Agent
 from .cycle import Cycle
 from .layout import Source
+from .lookups import note_lookups
+from .sites import Site
+
+MOST_PLACES = 4096  # of optimizers; where they are made all the time, those of the dead are forgotten
 
 
 class Updates:
@@ -24,6 +26,9 @@ class Updates:
         self.cycle = Cycle()
         self.phase = 0  # backward passes so far
         self._outermost: Dict[int, Tuple[int, Any]] = {}  # thread → its optimizer inside step(), by id, and the frame
+        self._places: Dict[int, Optional[Site]] = {}  # optimizer, by id → where it was stepped last
+        self._stepped: Set[int] = set()  # since the last update of a scaler; only if there is one
+        self._has_scaler = False
         self._is_owed = False  # a skipped step closed the round; it ends when the scaler is updated
 
     def before(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -33,18 +38,29 @@ class Updates:
             self._outermost[thread] = (id(optimizer), frame)
 
     def after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        thread = get_ident()
-        if self._outermost.get(thread, (0, None))[0] != id(optimizer):
+        thread, member = get_ident(), id(optimizer)
+        if self._outermost.get(thread, (0, None))[0] != member:
             return
         del self._outermost[thread]
         self.agent.updates += 1
-        if self._closes(optimizer):
+        if self._has_scaler:
+            self._stepped.add(member)
+        site = self.cycle.sites.at(sys._getframe(1))
+        if len(self._places) > MOST_PLACES:
+            self._places.clear()
+        self._places[member] = site
+        if self._closes(member, site):
             self.agent.boundary(Source.OPTIMIZER)
 
-    def skipped(self, optimizer: Any) -> None:
-        self._is_owed = self._closes(optimizer)
+    def scaler_steps(self, scaler: Any) -> None:
+        """A scaler is about to step an optimizer. It may have left out one before."""
+        self._has_scaler = True
+        self._note_skipped(scaler)
 
-    def scaler_updated(self) -> None:
+    def scaler_updates(self, scaler: Any) -> None:
+        """A scaler is about to be updated: whatever its optimizers did, the round is over then."""
+        self._note_skipped(scaler)
+        self._stepped.clear()
         if self._is_owed:
             self._is_owed = False
             self.agent.boundary(Source.OPTIMIZER)
@@ -54,12 +70,19 @@ class Updates:
         if self.cycle.is_first or self._is_owed:
             self.agent.count(Source.OPTIMIZER)
 
-    def _closes(self, optimizer: Any) -> bool:
-        if self._is_owed:  # nobody updated the scaler
+    def _note_skipped(self, scaler: Any) -> None:
+        """Those that the scaler is done with, and which did not step."""
+        for member, state in scaler._per_optimizer_states.items():
+            if state["stage"].name == "STEPPED" and member not in self._stepped:
+                self._stepped.add(member)
+                self._is_owed = self._closes(member, self._places.get(member))
+
+    def _closes(self, member: int, site: Optional[Site]) -> bool:
+        if self._is_owed:  # the scaler was not updated
             self._is_owed = False
             self.agent.count(Source.OPTIMIZER)
-        missed, closes = self.cycle.note(id(optimizer), self.phase)
-        if missed:
+        missed, closes = self.cycle.note(member, self.phase, site)
+        for _ in range(missed):
             self.agent.count(Source.OPTIMIZER)
         return closes
 
@@ -72,19 +95,5 @@ def _is_within(outer: Any, frame: Any) -> bool:
 
 
 def watch_scaler(scaler: Any, updates: Updates) -> None:
-    step, update = scaler.step, scaler.update
-
-    @functools.wraps(step)
-    def noted_step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        seen = updates.agent.updates
-        result = step(self, optimizer, *args, **kwargs)
-        if updates.agent.updates == seen:
-            updates.skipped(optimizer)
-        return result
-
-    @functools.wraps(update)
-    def noted_update(self: Any, *args: Any, **kwargs: Any) -> None:
-        update(self, *args, **kwargs)
-        updates.scaler_updated()
-
-    scaler.step, scaler.update = noted_step, noted_update
+    note_lookups(scaler, "step", updates.scaler_steps)
+    note_lookups(scaler, "update", updates.scaler_updates)

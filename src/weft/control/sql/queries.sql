@@ -27,13 +27,14 @@ DELETE FROM snapshots WHERE seq < ?;
 
 -- name: drop_old_log
 -- The row of the snapshot itself stays: its number must not be given again.
-DELETE FROM log WHERE seq < ?1 AND at < ?2 AND (job IS NULL OR job IN (SELECT id FROM jobs WHERE finished_at < ?2));
+-- Times rise with numbers, so only what is old is looked at.
+DELETE FROM log WHERE seq < min(?1, coalesce((SELECT seq FROM log WHERE at >= ?2 ORDER BY seq LIMIT 1), ?1)) AND (job IS NULL OR job IN (SELECT id FROM jobs WHERE finished_at < ?2));
 
 -- name: forget_environments
 UPDATE jobs SET environment = NULL WHERE finished_at IS NOT NULL AND environment IS NOT NULL;
 
 -- name: drop_unused_environments
-DELETE FROM environments WHERE id NOT IN (SELECT environment FROM jobs WHERE environment IS NOT NULL);
+DELETE FROM environments WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE environment = environments.id);
 
 -- name: environments
 SELECT digest, id FROM environments;
@@ -79,7 +80,11 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, reason = excluded.reason,
   checksum = excluded.checksum;
 
 -- name: live_jobs
-SELECT * FROM jobs WHERE finished_at IS NULL ORDER BY number, array_index;
+-- Read column by column, in this order, by record_of.
+SELECT id, number, array_index, request, environment, submitted_at, attempt, is_alive, failures, losses, preemptions,
+  unseats, started_at, not_before, ending, steps, step_rate_hz, persistent_bytes, ephemeral_bytes, overflow_bytes,
+  peak_bytes
+FROM jobs WHERE finished_at IS NULL ORDER BY number, array_index;
 
 -- name: job
 SELECT * FROM jobs WHERE id = ?;
@@ -87,9 +92,20 @@ SELECT * FROM jobs WHERE id = ?;
 -- name: elements
 SELECT id, state FROM jobs WHERE number = ? ORDER BY array_index;
 
--- name: ended_jobs
+-- name: ended_page
+-- Behind a place in the order of ids; of a single job the array index is NULL, which is behind nothing.
 SELECT * FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR name = ?2)
-ORDER BY finished_at DESC LIMIT ?3;
+  AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR id GLOB ?4 || '*')
+  AND number >= ?5 AND (number > ?5 OR array_index > ?6)
+ORDER BY number, array_index LIMIT ?7;
+
+-- name: ended_count
+SELECT count(*) AS count FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR state = ?1)
+  AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR id GLOB ?4 || '*');
+
+-- name: ended_before
+SELECT * FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR (finished_at, id) < (?1, ?2))
+ORDER BY finished_at DESC, id DESC LIMIT ?3;
 
 -- name: services
 SELECT run_s * (request ->> '$.gpus') AS service FROM jobs WHERE state = 'SUCCEEDED' AND finished_at IS NOT NULL
