@@ -157,10 +157,10 @@ def restarts() -> list[Figure]:
     """From spawning the daemon to its first answer, less the same for a Python that only imports it."""
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         home = Home(Path(folder))
-        with _daemon(home), weft.Client(folder) as client:
+        with bare_daemon(home), weft.Client(folder) as client:
             client.submit(["true"], array=f"1-{QUEUED}")
         imports_s = statistics.median(_imports_s() for _ in range(5))
-        answers_s = statistics.median(_restart_s(home) for _ in range(5))
+        answers_s = statistics.median(restart_s(home) for _ in range(5))
     beyond_s = answers_s - imports_s
     return [
         Figure(f"restart with {QUEUED:,} queued jobs, beyond imports", f"{beyond_s:.2f} s", "≤ 1 s", beyond_s <= 1),
@@ -172,8 +172,8 @@ def memory() -> list[Figure]:
     """Real submissions, decisions and ends, by a node that only says that its jobs have run."""
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         home = Home(Path(folder))
-        with _daemon(home) as daemon, weft.Client(folder, timeout_s=60) as client:
-            node = multiprocessing.get_context("spawn").Process(target=_pretend_node, args=(home,), daemon=True)
+        with bare_daemon(home) as daemon, weft.Client(folder, timeout_s=60) as client:
+            node = multiprocessing.get_context("spawn").Process(target=pretend_node, args=(home,), daemon=True)
             node.start()
             begun_s = time.monotonic()
             for _ in range(FINISHED // 10_000):
@@ -185,7 +185,7 @@ def memory() -> list[Figure]:
             took_s = time.monotonic() - begun_s
             resident_mb = _resident_mb(daemon.pid)
             node.terminate()
-        with _daemon(home) as daemon, weft.Client(folder, timeout_s=60) as client:
+        with bare_daemon(home) as daemon, weft.Client(folder, timeout_s=60) as client:
             client.health()
             after_mb = _resident_mb(daemon.pid)
         size_mb = home.database.stat().st_size / 1e6
@@ -200,11 +200,11 @@ def memory() -> list[Figure]:
 
 
 @contextmanager
-def _daemon(home: Home) -> Iterator[subprocess.Popen[bytes]]:
+def bare_daemon(home: Home, policy: str = "fifo") -> Iterator[subprocess.Popen[bytes]]:
     """Without a coordinator: nothing is launched."""
     home.make()
     env = {**os.environ, "WEFT_HOME": str(home.root)}
-    command = [sys.executable, "-m", "weft.control.daemon", "--policy", "fifo", "--no-node"]
+    command = [sys.executable, "-m", "weft.control.daemon", "--policy", policy, "--no-node"]
     daemon = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
     try:
         _until_answers(home)
@@ -225,9 +225,9 @@ def _until_answers(home: Home) -> None:
                 return
 
 
-def _restart_s(home: Home) -> float:
+def restart_s(home: Home, policy: str = "fifo") -> float:
     begun_s = time.monotonic()
-    with _daemon(home):
+    with bare_daemon(home, policy):
         return time.monotonic() - begun_s
 
 
@@ -242,8 +242,8 @@ def _resident_mb(pid: int) -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1e3
 
 
-def _pretend_node(home: Home) -> None:
-    """Says of every job that it was started and has ended well."""
+def pretend_node(home: Home, count: int = 512, run_s: float = 0.0) -> None:
+    """Says of every job that it was started and, so long after the last that ended, has ended well."""
     devices = [
         {
             "index": at,
@@ -254,7 +254,7 @@ def _pretend_node(home: Home) -> None:
             "cores": [0],
             "blocked_by": None,
         }
-        for at in range(512)
+        for at in range(count)
     ]
     line = socket.socket(socket.AF_UNIX)
     line.connect(str(home.node_socket))
@@ -283,4 +283,5 @@ def _pretend_node(home: Home) -> None:
             for word in ({"what": "started", "pids": []}, {"what": "ended", "exit_code": 0, "message": ""}):
                 serial += 1
                 said.write(json.dumps({**about, "serial": serial, **word}) + "\n")
-            said.flush()
+                said.flush()
+                time.sleep(run_s / 2)

@@ -7,18 +7,22 @@ import sys
 from pathlib import Path
 
 import agreement
+import limits
 import live
+import long_queue
 import philly
 import sharing
 import stepping
 import synthetic
+import throughput
 from figures import show
 
 
 def main() -> int:
-    """All of it, or only what the native library is measured by: `python bench/run.py sharing`."""
-    if sys.argv[1:] == ["sharing"]:
-        return _judged(_sharing())
+    """All of it, or one part: `python bench/run.py sharing` (the native library), `queue` or `throughput`."""
+    if sys.argv[1:]:
+        met = [PARTS[part]() for part in sys.argv[1:]]
+        return _judged(all(met))
     all_met = show("Under weft against bare, real training on one core", stepping.overhead())
     all_met &= show("Boundary, gate, resume", stepping.latencies())
     all_met &= show("Start", stepping.starts())
@@ -26,6 +30,8 @@ def main() -> int:
     all_met &= show("Live: starting a job", live.starts())
     all_met &= show("Live: submitting", live.submits())
     all_met &= show("Live: a long queue, a long past", [*live.restarts(), *live.memory()])
+    all_met &= _queue()
+    all_met &= _throughput()
     all_met &= show("Live and simulated: mean completion time", agreement.agreement())
     all_met &= show("Cost of finished jobs", synthetic.growth())
     all_met &= show("AlloX", synthetic.allox())
@@ -47,7 +53,19 @@ def _sharing() -> bool:
         return all_met
     all_met &= show("Under the library against bare", sharing.overhead())
     all_met &= show("Lanes: three PyTorch jobs on one core", sharing.lanes())
+    all_met &= show("Under a limit that binds", limits.figures())
     return all_met & show("Limits, swapping, duty", sharing.scaling())
+
+
+def _queue() -> bool:
+    return show(f"Live: {long_queue.QUEUED:,} queued jobs", long_queue.long_queue())
+
+
+def _throughput() -> bool:
+    return show("Live: short jobs, end to end", throughput.throughput())
+
+
+PARTS = {"sharing": _sharing, "queue": _queue, "throughput": _throughput}
 
 
 def _judged(all_met: bool) -> int:

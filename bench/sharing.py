@@ -22,7 +22,7 @@ NATIVE = HERE.parent / "native"
 EXEC = [sys.executable, "-m", "weft.cli.main", "exec"]
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 WIDTHS, STEPS, ROUNDS = (24, 32, 40), 120, 3
-TURNSTILE = ("turnstile.c", "membership.c", "lane_page.c", "process.c", "tests/handover.c")
+TURNSTILE = ("turnstile.c", "membership.c", "lane_page.c", "process.c", "guard.c", "tests/handover.c")
 ANTMAN = "AntMan: 17 ms to shrink and 115 ms to grow a ResNet-50 (recorded)"
 
 
@@ -43,9 +43,8 @@ def handovers() -> list[Figure]:
         return [Figure("hand-over of a turn", "not measured: no compiler")]
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:
         program = Path(folder) / "handover"
-        sources = [
-            NATIVE / name for name in ("turnstile.c", "membership.c", "lane_page.c", "process.c", "tests/handover.c")
-        ]
+        names = ("turnstile.c", "membership.c", "lane_page.c", "process.c", "guard.c", "tests/handover.c")
+        sources = [NATIVE / name for name in names]
         flags = ["-std=c11", "-O2", "-D_GNU_SOURCE", "-pthread", f"-I{NATIVE}"]
         subprocess.run([compiler, *flags, *map(str, sources), "-o", str(program)], check=True)
         first, *others = sorted(os.sched_getaffinity(0))

@@ -308,11 +308,12 @@ uint32_t weft_arena_find(const struct weft_arena *arena, const void *at)
     return index && arena->blocks[index].offset == offset ? index : WEFT_NO_BLOCK;
 }
 
-void weft_arena_cleaned(struct weft_arena *arena, uint32_t index)
+void weft_arena_cleaned(struct weft_arena *arena, uint32_t index, uint64_t from)
 {
     struct weft_block *block = &arena->blocks[index];
-    arena->dirty -= block->dirty_to - block->dirty_from;
-    block->dirty_to = block->dirty_from;
+    uint64_t left = larger(smaller(from, block->dirty_to), block->dirty_from);
+    arena->dirty -= block->dirty_to - left;
+    block->dirty_to = left;
 }
 
 /* ---- for tests ---- */

@@ -21,8 +21,10 @@ struct weft_block {
     uint32_t before, after;         /* neighbours in address order */
     uint32_t previous, next;        /* in its free list, or among the young while it is in use */
     uint32_t kind;                  /* memory.c: what it is known by from step to step */
-    /* out: its inner pages are in the next tier; private: copied out of the lane; lasting: by prediction */
-    uint8_t is_free, is_young, is_out, is_private, is_lasting;
+    uint32_t kept_at;               /* overflow.c: the step in which it was kept */
+    /* out: its inner pages are in the next tier; kept: for the next step, and in use by no tensor;
+     * private: copied out of the lane; lasting: by prediction */
+    uint8_t is_free, is_young, is_out, is_kept, is_private, is_lasting;
 };
 
 #define WEFT_FIRST_LEVELS 40
@@ -60,8 +62,8 @@ static inline bool weft_arena_has(const struct weft_arena *arena, const void *at
     return (uintptr_t)at - (uintptr_t)arena->range.base < arena->range.bytes;
 }
 
-/* There are no pages in this free block any more. */
-void weft_arena_cleaned(struct weft_arena *arena, uint32_t block);
+/* There are no pages in this free block any more from this offset on. */
+void weft_arena_cleaned(struct weft_arena *arena, uint32_t block, uint64_t from);
 
 /* NULL, or what is wrong with it. For tests. */
 const char *weft_arena_wrong(const struct weft_arena *arena);

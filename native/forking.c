@@ -29,7 +29,7 @@ static void each_over_the_limit(with_pages act, size_t *place)
 {
     for (uint32_t index = weft_memory.own.lowest; index; index = weft_memory.own.blocks[index].after) {
         const struct weft_block *block = &weft_memory.own.blocks[index];
-        if (!block->is_free && block->is_out)
+        if (!block->is_free && block->is_out && !block->is_kept)
             act(weft_memory.own.range.base + weft_inner_from(block), weft_inner_bytes(block), place);
     }
 }

@@ -25,22 +25,61 @@ uint64_t weft_in_tier(const struct weft_block *block)
     return weft_charge(block->requested) - weft_on_device(block);
 }
 
-/* Give the pages of free blocks back. */
+/* Of this free block, give back the pages with dirty bytes from `from` on, but for those that a neighbour uses too. */
+static void purge_block(uint32_t index, uint64_t from)
+{
+    const struct weft_block *block = &weft_memory.own.blocks[index];
+    uint64_t first = weft_down(from), inner = weft_inner_from(block), past = inner + weft_inner_bytes(block);
+    uint64_t last = weft_up(block->dirty_to, WEFT_PAGE_SIZE);
+    first = first < inner ? inner : first;
+    last = last < past ? last : past;
+    if (last > first)
+        (void)weft_memory.backend->decommit(weft_memory.own.range.base + first, last - first);
+    weft_arena_cleaned(&weft_memory.own, index, from);
+}
+
+/* Give the pages of all free blocks back. */
 void weft_purge(void)
 {
     for (uint32_t index = weft_memory.own.lowest; index && weft_memory.own.dirty; index = weft_memory.own.blocks[index].after) {
         const struct weft_block *block = &weft_memory.own.blocks[index];
-        if (!block->is_free || block->dirty_from == block->dirty_to)
-            continue;
-        /* All pages with a dirty byte, but for those that a neighbour uses too. */
-        uint64_t from = weft_down(block->dirty_from), to = weft_up(block->dirty_to, WEFT_PAGE_SIZE);
-        from = from < weft_inner_from(block) ? weft_inner_from(block) : from;
-        to = to < weft_inner_from(block) + weft_inner_bytes(block) ? to : weft_inner_from(block) + weft_inner_bytes(block);
-        if (to > from)
-            (void)weft_memory.backend->decommit(weft_memory.own.range.base + from, to - from);
-        weft_arena_cleaned(&weft_memory.own, index);
+        if (block->is_free && block->dirty_from != block->dirty_to)
+            purge_block(index, block->dirty_from);
     }
     weft_memory.least_cached = 0;
+}
+
+static uint32_t dirtiest(void)
+{
+    uint32_t found = WEFT_NO_BLOCK;
+    uint64_t most = 0;
+    for (uint32_t index = weft_memory.own.lowest; index; index = weft_memory.own.blocks[index].after) {
+        const struct weft_block *block = &weft_memory.own.blocks[index];
+        uint64_t dirty = block->is_free ? block->dirty_to - block->dirty_from : 0;
+        if (dirty > most) {
+            most = dirty;
+            found = index;
+        }
+    }
+    return found;
+}
+
+/* No more than is needed: what is given back has to be got again. It is the end of the largest free block, because
+ * blocks are cut from its beginning. */
+void weft_trim(void)
+{
+    uint64_t limit = weft_memory.limit;
+    while (limit && weft_memory.own.dirty && weft_memory.device + weft_memory.own.dirty > limit) {
+        uint64_t excess = weft_memory.device + weft_memory.own.dirty - limit;
+        uint32_t index = dirtiest();
+        if (index == WEFT_NO_BLOCK)
+            return;
+        const struct weft_block *block = &weft_memory.own.blocks[index];
+        uint64_t most = block->dirty_to - block->dirty_from;
+        purge_block(index, excess < most ? weft_down(block->dirty_to - excess) : block->dirty_from);
+    }
+    if (weft_memory.own.dirty < weft_memory.least_cached)
+        weft_memory.least_cached = weft_memory.own.dirty;
 }
 
 static int move_block(struct weft_block *block, bool is_out)
@@ -66,7 +105,8 @@ static uint32_t next_to_return(uint32_t index)
     uint64_t taken = weft_memory.device + weft_most(&weft_memory.ephemeral);
     for (; index; index = weft_memory.own.blocks[index].after) {
         const struct weft_block *block = &weft_memory.own.blocks[index];
-        if (!block->is_free && block->is_out && taken <= room && weft_inner_bytes(block) <= room - taken)
+        bool is_meant = !block->is_free && block->is_out && !block->is_kept;
+        if (is_meant && taken <= room && weft_inner_bytes(block) <= room - taken)
             return index;
     }
     return WEFT_NO_BLOCK;
@@ -98,13 +138,14 @@ static int move_back(uint32_t index)
 
 int weft_obey(void)
 {
-    if (weft_memory.limit && weft_memory.device + weft_memory.own.dirty > weft_memory.limit)
-        weft_purge();
+    weft_trim();
     bool has_place = !weft_memory.is_swapped && !weft_memory.is_child && weft_memory.tier >= 0;
     bool is_over = weft_memory.limit && weft_memory.device > weft_memory.limit && !weft_memory.is_strict;
     uint32_t back = weft_memory.overflow && !is_over ? next_to_return(weft_memory.own.lowest) : WEFT_NO_BLOCK;
     if (!has_place || (!is_over && !back))
         return 0;
+    if (is_over)
+        weft_drop_kept(UINT64_MAX); /* what is to be moved may need the room */
     if (!weft_world_stop())
         return EBUSY;
     int error = is_over ? move_largest_out() : move_back(back);

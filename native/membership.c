@@ -1,5 +1,6 @@
 /* Joining a lane and leaving it. Both are done by one process at a time, which has a record lock on the lane's page:
  * the system drops it when the process ends, a forked child does not inherit it, and who waits can ask who has it. */
+#include "guard.h"
 #include "lane_page.h"
 #include "turnstile.h"
 
@@ -42,17 +43,17 @@ static void look_after_keeper(const struct weft_turnstile *mine, struct weft_wat
 {
     uint64_t pid = keeper_of(mine->page), start = pid ? weft_start_of(pid) : 0;
     bool is_lane = mine->lane->magic == WEFT_LANE_MAGIC; /* nobody has checked that yet */
-    uint64_t grace = is_lane ? mine->lane->stopped_grace : WEFT_STOPPED_GRACE_NS;
+    uint64_t grace = is_lane ? weft_stopped_grace(mine->lane) : WEFT_STOPPED_GRACE_NS;
     if (pid && weft_stands_too_long(watch, weft_life_of(pid, start), pid, grace) && keeper_of(mine->page) == pid)
         weft_end_stopped(pid, start);
 }
 
 /* 0, or a negative errno. Asked for again and again: in between we look after its keeper. */
-static int lock(const struct weft_turnstile *mine)
+static int lock(const struct weft_turnstile *mine, uint64_t patience_ns)
 {
     struct weft_watch watch = {0};
     struct timespec between = {0, 200000};
-    uint64_t deadline = weft_now_ns() + PATIENCE_NS;
+    uint64_t deadline = weft_now_ns() + patience_ns;
     int error;
     while ((error = set_lock(mine->page, F_WRLCK)) != 0) {
         if ((error != -EAGAIN && error != -EACCES) || weft_now_ns() > deadline)
@@ -85,7 +86,7 @@ enum weft_life weft_life_of_member(const struct weft_lane *lane, const struct we
     struct weft_opened memory = {member->memory, lane->memory_device, lane->memory_inode, "/memfd:" MEMORY_NAME};
     uint64_t pid = member->pid;
     enum weft_life life = weft_life_of(pid, member->start);
-    return life == WEFT_LIVES && weft_runs_another_program(pid, &memory) ? WEFT_GONE : life;
+    return life != WEFT_GONE && weft_runs_another_program(pid, &memory) ? WEFT_GONE : life;
 }
 
 static void free_slot(struct weft_lane *lane, unsigned slot)
@@ -121,10 +122,14 @@ void weft_free_slots(struct weft_turnstile *mine)
 
 /* ---- the memory ---- */
 
+/* Whether this is the memory that the page names, and really a lane's: a member can have written there what it wants,
+ * and what is mapped as a lane's memory is overwritten. Nobody can seal a file that has a name. */
 static bool is_memory(const struct weft_lane *lane, int file)
 {
     struct stat found;
-    return fstat(file, &found) == 0 && found.st_dev == lane->memory_device && found.st_ino == lane->memory_inode;
+    int seals = fcntl(file, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(file, &found) == 0 && found.st_uid == geteuid() &&
+           found.st_dev == lane->memory_device && found.st_ino == lane->memory_inode;
 }
 
 static int open_memory_of(const struct weft_lane *lane, const struct weft_member *member)
@@ -164,9 +169,11 @@ static int make_memory(struct weft_turnstile *mine, const struct weft_report *to
     struct stat made;
     long file = syscall(SYS_memfd_create, MEMORY_NAME, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
     if (file < 0 && errno == EINVAL) /* an old kernel */
-        file = syscall(SYS_memfd_create, MEMORY_NAME, MFD_CLOEXEC);
+        file = syscall(SYS_memfd_create, MEMORY_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     mine->memory = weft_above_standard((int)file);
-    if (mine->memory < 0 || fstat(mine->memory, &made) != 0)
+    /* Sealed, no member can truncate it under the others: what they have in it would raise SIGBUS. */
+    if (mine->memory < 0 || fcntl(mine->memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0 ||
+        fstat(mine->memory, &made) != 0)
         return weft_fail(to, errno, "there is no memory for the lane %s: %s", to->path, strerror(errno));
     lane->turn = weft_turn_after(lane->turn, WEFT_NOBODY);
     lane->capacity = capacity;
@@ -174,6 +181,24 @@ static int make_memory(struct weft_turnstile *mine, const struct weft_report *to
     lane->memory_device = made.st_dev;
     lane->memory_inode = made.st_ino;
     return 0;
+}
+
+uint64_t weft_reserved(const struct weft_turnstile *mine)
+{
+    struct stat memory;
+    uint64_t said = mine->lane->reserved, there = 0;
+    if (fstat(mine->memory, &memory) == 0 && memory.st_size > 0)
+        there = (uint64_t)memory.st_size;
+    return said < there ? said : there;
+}
+
+bool weft_has_our_memory(const struct weft_turnstile *mine, const struct weft_member *member)
+{
+    struct stat memory;
+    if (fstat(mine->memory, &memory) != 0)
+        return false;
+    struct weft_opened opened = {member->memory, memory.st_dev, memory.st_ino, "/memfd:" MEMORY_NAME};
+    return weft_has_open(member->pid, &opened);
 }
 
 /* ---- joining and leaving ---- */
@@ -269,8 +294,9 @@ static int join_once(struct weft_turnstile *mine, const struct weft_report *to, 
     if (at == MAP_FAILED)
         return weft_fail(to, errno, "the lane's page %s cannot be mapped: %s", to->path, strerror(errno));
     mine->lane = at;
+    weft_guard(at, WEFT_LANE_BYTES);
     weft_fail_point("page-opened");
-    int error = lock(mine);
+    int error = lock(mine, PATIENCE_NS);
     if (error)
         return weft_fail(to, EBUSY, "the lane's page %s is locked by process %llu: wait for it, or end it", to->path,
                     (unsigned long long)keeper_of(mine->page));
@@ -306,7 +332,7 @@ void weft_leave(struct weft_turnstile *mine)
         return;
     weft_release_turn(mine);
     weft_fail_point("about-to-leave");
-    bool is_alone = lock(mine) == 0;
+    bool is_alone = lock(mine, ENDING_NS) == 0;
     struct weft_member *me = &mine->lane->members[mine->slot];
     if (me->pid == mine->pid && me->start == mine->start)
         me->pid = 0;
@@ -327,8 +353,10 @@ static void close_file(int *file)
 
 void weft_forget_lane(struct weft_turnstile *mine)
 {
-    if (mine->lane)
+    if (mine->lane) {
+        weft_guard(NULL, 0);
         munmap(mine->lane, WEFT_LANE_BYTES);
+    }
     close_file(&mine->memory);
     close_file(&mine->page);
     *mine = (struct weft_turnstile){0};

@@ -38,7 +38,7 @@ void weft_unlock(void)
 /* ---- kinds: which allocations of a step outlive it ---- */
 
 /* 16 classes to each power of two. */
-static uint32_t class_of(size_t bytes)
+uint32_t weft_class_of(size_t bytes)
 {
     uint64_t grains = bytes / WEFT_GRAIN + 16;
     unsigned top = 63u - (unsigned)__builtin_clzll(grains);
@@ -48,7 +48,7 @@ static uint32_t class_of(size_t bytes)
 /* The n-th of its class in this step. Two kinds that fall together cost time at worst. */
 static uint32_t kind_of(size_t bytes)
 {
-    uint32_t class = class_of(bytes), step = (uint32_t)weft_memory.steps;
+    uint32_t class = weft_class_of(bytes), step = (uint32_t)weft_memory.steps;
     if (weft_memory.seen_step[class] != step) {
         weft_memory.seen_step[class] = step;
         weft_memory.seen_class[class] = 0;
@@ -140,7 +140,7 @@ static uint32_t take_in_lane(size_t bytes, size_t alignment)
     return index;
 }
 
-static uint32_t take_own(size_t bytes, size_t alignment)
+uint32_t weft_take_own(size_t bytes, size_t alignment)
 {
     uint32_t index = weft_arena_take(&weft_memory.own, bytes, alignment, weft_memory.own.range.bytes);
     if (index == WEFT_NO_BLOCK)
@@ -155,23 +155,6 @@ static uint32_t take_own(size_t bytes, size_t alignment)
         }
         weft_memory.own_open = wanted;
     }
-    return index;
-}
-
-/* In the next tier, on pages of its own: nothing of it is on the device. */
-static uint32_t take_out(size_t bytes, size_t alignment)
-{
-    uint32_t index = take_own(weft_up(bytes, WEFT_PAGE_SIZE), alignment > WEFT_PAGE_SIZE ? alignment : WEFT_PAGE_SIZE);
-    if (index == WEFT_NO_BLOCK)
-        return index;
-    weft_memory.own.blocks[index].requested = bytes;
-    struct weft_block *block = &weft_memory.own.blocks[index];
-    uint64_t from = weft_inner_from(block), inner = weft_inner_bytes(block);
-    if (inner && weft_memory.backend->place_out(weft_memory.tier, weft_memory.own.range.base + from, from, inner) != 0) {
-        weft_arena_give(&weft_memory.own, index);
-        return WEFT_NO_BLOCK;
-    }
-    block->is_out = inner > 0;
     return index;
 }
 
@@ -191,9 +174,9 @@ static void *take(size_t bytes, size_t alignment, bool may_use_lane)
     }
     if (index == WEFT_NO_BLOCK) {
         if (fits(bytes) || weft_is_forking) /* what the child is to see apart from us is settled by then */
-            index = take_own(bytes, alignment);
+            index = weft_take_own(bytes, alignment);
         else if (weft_memory.tier >= 0 && !weft_memory.is_strict)
-            index = take_out(bytes, alignment);
+            index = weft_take_out(bytes, alignment);
     }
     if (index == WEFT_NO_BLOCK)
         return NULL;
@@ -201,8 +184,7 @@ static void *take(size_t bytes, size_t alignment, bool may_use_lane)
     block->kind = kind;
     block->is_lasting = is_lasting;
     account(arena, block, bytes);
-    if (weft_memory.limit && weft_memory.device + weft_memory.own.dirty > weft_memory.limit)
-        weft_purge();
+    weft_trim();
     if (may_use_lane && weft_memory.steps)
         make_young(arena, arena == &weft_memory.lane ? &weft_memory.young_lane : &weft_memory.young_own, index);
     if (weft_memory.own.dirty < weft_memory.least_cached)
@@ -254,8 +236,8 @@ void weft_give(const void *at)
 {
     struct weft_arena *arena = arena_of(at);
     uint32_t index = weft_arena_find(arena, at);
-    if (index == WEFT_NO_BLOCK)
-        return; /* not the address of a block: a bug of the script, which libc would abort for */
+    if (index == WEFT_NO_BLOCK || arena->blocks[index].is_kept)
+        return; /* not the address of a block in use: a bug of the script, which libc would abort for */
     struct weft_block *block = &arena->blocks[index];
     weft_memory.requested -= block->requested;
     weft_memory.device -= weft_on_device(block);
@@ -266,6 +248,8 @@ void weft_give(const void *at)
         if (block->is_lasting && weft_memory.survives[block->kind])
             weft_memory.survives[block->kind]--;
     }
+    if (block->is_out && weft_keep(index))
+        return;
     if (block->is_out) {
         uint64_t inner = weft_inner_from(block);
         (void)weft_memory.backend->discard(weft_memory.tier, arena->range.base + inner, inner, weft_inner_bytes(block));
@@ -314,6 +298,7 @@ static void end_window(void)
         weft_memory.purge_gap = weft_memory.purge_gap < LONGEST_GAP ? 2 * weft_memory.purge_gap + WINDOW : LONGEST_GAP;
     }
     weft_memory.least_cached = weft_memory.own.dirty;
+    weft_drop_kept(weft_memory.steps > WINDOW ? weft_memory.steps - WINDOW : 0);
 }
 
 struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison)

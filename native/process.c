@@ -82,14 +82,21 @@ enum weft_life weft_life_of(uint64_t pid, uint64_t start)
 
 /* ---- the same process with another program ---- */
 
-static bool has_open(uint64_t pid, const struct weft_opened *opened)
+bool weft_has_open(uint64_t pid, const struct weft_opened *opened)
 {
     char path[64];
     struct stat found;
     snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)pid, (unsigned long long)opened->descriptor);
     if (stat(path, &found) != 0)
-        return errno != ENOENT; /* what we may not see may be there */
+        return false;
+    errno = 0;
     return found.st_dev == opened->device && found.st_ino == opened->inode;
+}
+
+static bool may_have_open(uint64_t pid, const struct weft_opened *opened)
+{
+    errno = 0;
+    return weft_has_open(pid, opened) || (errno != 0 && errno != ENOENT); /* what we may not see may be there */
 }
 
 static bool has_mapped(uint64_t pid, const char *name)
@@ -114,7 +121,7 @@ static bool has_mapped(uint64_t pid, const char *name)
 static bool has_let_go(uint64_t pid, const struct weft_opened *opened)
 {
     struct seen seen = {0};
-    return !has_open(pid, opened) && !has_mapped(pid, opened->name) && see(pid, &seen) == 0 && seen.state != 'Z';
+    return !may_have_open(pid, opened) && !has_mapped(pid, opened->name) && see(pid, &seen) == 0 && seen.state != 'Z';
 }
 
 bool weft_runs_another_program(uint64_t pid, const struct weft_opened *opened)

@@ -18,6 +18,9 @@ struct weft_opened {
 };
 bool weft_runs_another_program(uint64_t pid, const struct weft_opened *opened);
 
+/* Whether it is seen to have this file open. */
+bool weft_has_open(uint64_t pid, const struct weft_opened *opened);
+
 /* When it started, in the kernel's ticks; 0 if that cannot be found out. */
 uint64_t weft_start_of(uint64_t pid);
 

@@ -25,7 +25,7 @@ static int begin_lane(uint64_t capacity)
 static void set_size(uint64_t reserved, uint64_t capacity)
 {
     uint64_t most = weft_memory.lane.range.bytes;
-    weft_memory.lane_reserved = reserved;
+    weft_memory.lane_reserved = weft_down(reserved < most ? reserved : most);
     weft_memory.lane_capacity = weft_down(capacity < most ? capacity : most);
 }
 

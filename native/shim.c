@@ -7,6 +7,7 @@
 #include "turnstile.h"
 #include "weft_native.h"
 #include "weft_page.h"
+#include "world.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -144,7 +145,7 @@ static void say_disobeyed(const struct weft_boundary *seen)
 {
     if (seen->disobeyed && seen->disobeyed != shim.disobeyed)
         say_line("the limit of %.1f MiB cannot be obeyed for now: %s", mib(shim.page->limit),
-                 seen->disobeyed == EBUSY ? "a thread of the script does not stop for it" : strerror(seen->disobeyed));
+                 seen->disobeyed == EBUSY ? weft_world_why() : strerror(seen->disobeyed));
     shim.disobeyed = seen->disobeyed;
 }
 
@@ -238,7 +239,7 @@ static void take_turn_alone(void)
     shim.not_own_ns += waited;
     if (shim.lane.turn == 0)
         return; /* a signal came: this once the memory is our own, and the interpreter can see to it */
-    weft_memory_turn_begins(shim.lane.lane->reserved, shim.lane.lane->capacity);
+    weft_memory_turn_begins(weft_reserved(&shim.lane), shim.lane.lane->capacity);
     shim.page->turns++;
     begin_computing();
 }
@@ -256,7 +257,7 @@ static void take_turn(void)
 /* The lane is no larger than any member needs, or than it may be. Only in our turn. */
 static void shrink_lane(struct weft_lane *lane)
 {
-    uint64_t needed = weft_most_needed(&shim.lane), reserved = lane->reserved, wanted = reserved;
+    uint64_t needed = weft_most_needed(&shim.lane), reserved = weft_reserved(&shim.lane), wanted = reserved;
     if (wanted > needed + needed / 8 + SPARE_LANE)
         wanted = needed;
     if (wanted > lane->capacity)
@@ -439,7 +440,7 @@ int weft_native_join(const char *path, uint64_t capacity, int64_t base, int64_t 
     int error = -weft_join(&shim.lane, path, capacity, base, weight, why, why_bytes);
     if (error)
         return error;
-    error = weft_memory_use_lane(shim.lane.memory, shim.lane.lane->capacity, shim.lane.lane->reserved);
+    error = weft_memory_use_lane(shim.lane.memory, shim.lane.lane->capacity, weft_reserved(&shim.lane));
     if (error) {
         weft_leave(&shim.lane);
         say(why, why_bytes, "there are no addresses for the lane (is there a limit? ulimit -v)");
@@ -505,7 +506,7 @@ int weft_native_drop_caches(void)
 
 static int failed(int error, const char *what, char *why, size_t why_bytes)
 {
-    const char *reason = error == EBUSY    ? "a thread of the script does not stop for it"
+    const char *reason = error == EBUSY    ? weft_world_why()
                          : error == ENOENT ? "there is no next tier: no folder was given, or it cannot be used"
                                            : strerror(error);
     if (why_bytes)

@@ -1,4 +1,4 @@
-/* What memory.c, limiting.c, swapping.c, sharing.c and forking.c know together. One of it, behind one lock. */
+/* What memory.c, limiting.c, overflow.c, swapping.c, sharing.c and forking.c share. One of it, behind one lock. */
 #ifndef WEFT_STATE_H
 #define WEFT_STATE_H
 
@@ -45,6 +45,9 @@ struct weft_memory {
     uint64_t purged_at, purge_gap; /* steps */
     int disobeyed; /* an errno: why the limit could not be obeyed when that was last tried */
     uint64_t steps, allocations, copied_out, copied_out_bytes;
+
+    uint32_t kept[WEFT_CLASSES]; /* overflow.c: by size, the youngest first; blocks that are in use by no tensor */
+    uint64_t kept_bytes;
 
     uint32_t young_own, young_lane; /* blocks that the stepping thread took in this step, those still in use */
     uint32_t seen_class[WEFT_CLASSES];   /* how often a class was asked for in this step; see seen_step */
@@ -103,10 +106,20 @@ uint64_t weft_on_device(const struct weft_block *block);
 uint64_t weft_in_tier(const struct weft_block *block);
 void weft_purge(void);
 
+/* Give pages of free blocks back until what is on the device, in use or not, is within the limit. */
+void weft_trim(void);
+
 /* Bring what is on the device under the limit, or back where there is room for it. 0, or an errno: not all was done. */
 int weft_obey(void);
 
+/* overflow.c: blocks that begin in the next tier. What is given back keeps its place there for the next step. */
+uint32_t weft_take_out(size_t bytes, size_t alignment);
+bool weft_keep(uint32_t index); /* false: it is to be given back like any other */
+void weft_drop_kept(uint64_t before_step); /* UINT64_MAX: all of them */
+
 /* memory.c */
+uint32_t weft_class_of(size_t bytes);
+uint32_t weft_take_own(size_t bytes, size_t alignment);
 bool weft_begin_arena(struct weft_arena *arena, size_t most_bytes);
 void weft_age(uint32_t *young, struct weft_arena *arena);
 void weft_give(const void *at);

@@ -11,6 +11,7 @@ int weft_memory_drop_caches(void)
 {
     weft_lock();
     weft_purge();
+    weft_drop_kept(UINT64_MAX);
     weft_unlock();
     return 0;
 }
@@ -137,6 +138,7 @@ static int swap_all_out(void)
     if (left)
         return left;
     weft_purge();
+    weft_drop_kept(UINT64_MAX);
     if (!begin_marks())
         return ENOMEM;
     weft_memory.is_swapped = true;

@@ -13,6 +13,7 @@
 #define OFTEN_LATE 3              /* times in a row: once may be the machine's doing */
 #define FIRST_LOOK_NS UINT64_C(20000000) /* a waiter looks after the holder as often as that, then less and less */
 #define LAST_LOOK_NS UINT64_C(100000000)
+#define MOST_TRIES (4 * WEFT_LANE_MEMBERS) /* to find a member that comes for its turn */
 #define ROUND_NS UINT64_C(1000000000) /* and after all others as often as that */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a bell's lower half is its first");
@@ -118,7 +119,8 @@ static void have_watched(struct weft_lane *lane, unsigned slot)
 static bool hand_on(struct weft_turnstile *mine, uint64_t turn)
 {
     struct weft_lane *lane = mine->lane;
-    for (bool was_ours = false;; was_ours = true) {
+    bool was_ours = false;
+    for (unsigned tries = 0; tries < MOST_TRIES; tries++, was_ours = true) {
         struct choice next = choose(lane, WEFT_NOBODY);
         if (was_ours && next.slot == WEFT_NOBODY && weft_slot_of(turn) == WEFT_NOBODY)
             return true; /* nobody began to wait before the turn was nobody's: whoever begins now sees that */
@@ -132,6 +134,7 @@ static bool hand_on(struct weft_turnstile *mine, uint64_t turn)
         }
         turn = offered;
     }
+    return true; /* words that change by themselves: whoever waits looks after the turn */
 }
 
 /* ---- looking after the others ---- */
@@ -154,12 +157,12 @@ static void look_after(struct weft_turnstile *mine, uint64_t turn, struct weft_w
     unsigned slot = weft_slot_of(turn);
     struct weft_member nobody = {0}, *member = slot < WEFT_LANE_MEMBERS ? &lane->members[slot] : &nobody;
     uint64_t pid = member->pid, start = member->start, since = member->waits_since;
-    enum weft_life life = weft_life_of_member(lane, member);
-    bool stands_too_long = weft_stands_too_long(watch, life, turn, lane->stopped_grace);
+    enum weft_life life = pid == mine->pid ? WEFT_GONE : weft_life_of_member(lane, member); /* ours is another slot */
+    bool stands_too_long = weft_stands_too_long(watch, life, turn, weft_stopped_grace(lane));
     if (lane->turn != turn)
         return;
-    if (is_accepted(turn) && stands_too_long && weft_end_stopped(pid, start))
-        say_ended(pid, lane->stopped_grace);
+    if (is_accepted(turn) && stands_too_long && weft_has_our_memory(mine, member) && weft_end_stopped(pid, start))
+        say_ended(pid, weft_stopped_grace(lane));
     if (life != WEFT_GONE && is_accepted(turn))
         return;
     if (life == WEFT_LIVES && since && !member->away)

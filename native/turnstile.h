@@ -54,6 +54,12 @@ void weft_stand_back(struct weft_turnstile *mine);
 /* Release, and be no member any more. The lane's page is removed with its last member. */
 void weft_leave(struct weft_turnstile *mine);
 
+/* Bytes of the lane's memory that are really there: no more than the page says, nor than the file has. */
+uint64_t weft_reserved(const struct weft_turnstile *mine);
+
+/* Whether a member is seen to have the same memory open as we: what the page says of it is no proof. */
+bool weft_has_our_memory(const struct weft_turnstile *mine, const struct weft_member *member);
+
 /* Most bytes that any member needs of the lane, as they last said. */
 uint64_t weft_most_needed(const struct weft_turnstile *mine);
 
@@ -78,6 +84,13 @@ static inline unsigned weft_slot_of(uint64_t turn)
 static inline uint64_t weft_turn_after(uint64_t turn, unsigned slot)
 {
     return ((turn >> 8 | 1) + 1) << 8 | slot;
+}
+
+/* How long a member may be stopped in its turn; never less than a moment, whatever the page says. */
+static inline uint64_t weft_stopped_grace(const struct weft_lane *lane)
+{
+    uint64_t said = lane->stopped_grace;
+    return said > WEFT_LEAST_GRACE_NS ? said : WEFT_LEAST_GRACE_NS;
 }
 
 /* Places where a test may end or stop a process. */

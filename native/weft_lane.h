@@ -12,6 +12,7 @@
 #define WEFT_LANE_MEMBERS 62
 #define WEFT_NOBODY 0xff
 #define WEFT_STOPPED_GRACE_NS UINT64_C(30000000000)
+#define WEFT_LEAST_GRACE_NS UINT64_C(50000000)
 
 /* What several processes write. Every access is one of C11's, in one order for all (seq_cst). */
 typedef _Atomic uint64_t weft_word;

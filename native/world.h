@@ -3,13 +3,17 @@
 #define WEFT_WORLD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
-/* Choose a signal that nobody uses. Without it the world cannot be stopped. */
+/* Choose the signal (stop_signal.h). Without it the world cannot be stopped. */
 void weft_world_begin(void);
 
 /* True once every other thread stands. False if one does not answer in time: then none of them stands. */
 bool weft_world_stop(void);
 void weft_world_go(void);
+
+/* After a stop that failed: why, and which thread did not stop. One line for people. */
+const char *weft_world_why(void);
 
 /* In a forked child, where there are no other threads. */
 void weft_world_after_fork(void);

@@ -167,6 +167,8 @@ static void join_all(void)
     thread_count = 0;
 }
 
+static _Thread_local bool is_sleepy; /* sleep after each round */
+
 /* Writes into every page of its block, forever; what it wrote and what is there must agree: no write was lost. */
 static void *count_in_every_page(void *with)
 {
@@ -183,8 +185,25 @@ static void *count_in_every_page(void *with)
             *counter = rounds + 1;
         }
         rounds++;
+        if (is_sleepy)
+            usleep(50);
     }
     return NULL;
+}
+
+/* The same, and as threads of libraries do: it blocks all signals, and sleeps in between. */
+static void *count_with_signals_blocked(void *with)
+{
+    sigset_t all;
+    sigfillset(&all);
+    holds(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+    return count_in_every_page(with);
+}
+
+static void *wake_and_count_with_signals_blocked(void *with)
+{
+    is_sleepy = true;
+    return count_with_signals_blocked(with);
 }
 
 struct churner {

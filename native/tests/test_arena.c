@@ -248,8 +248,10 @@ static void free_memory_that_was_used_is_known_as_dirty_until_cleaned(void)
         if (what < 5) {
             uint32_t block = some_free_block();
             if (block) {
-                weft_arena_cleaned(&arena, block);
-                mark(block, 0);
+                const struct weft_block *of = &arena.blocks[block];
+                uint64_t from = of->offset + chance(of->bytes / WEFT_GRAIN) * WEFT_GRAIN * chance(2);
+                weft_arena_cleaned(&arena, block, from);
+                memset(may_have_pages + from / WEFT_GRAIN, 0, (of->offset + of->bytes - from) / WEFT_GRAIN);
             }
         } else if (held < MANY && (what < 52 || !held) && take_a_piece(arena.range.bytes)) {
             mark(pieces[held - 1].block, 1);
@@ -262,7 +264,7 @@ static void free_memory_that_was_used_is_known_as_dirty_until_cleaned(void)
     }
     give_everything();
     every_hull_covers_what_was_used();
-    weft_arena_cleaned(&arena, arena.lowest);
+    weft_arena_cleaned(&arena, arena.lowest, 0);
     holds(arena.dirty == 0);
     all_is_right();
 }

@@ -197,10 +197,11 @@ static void a_shrink_moves_blocks_out_and_a_grow_brings_them_back(void)
 static void no_write_is_lost_while_blocks_move(void)
 {
     begin(NO_LIMIT);
+    void *(*ways[])(void *) = {count_in_every_page, count_with_signals_blocked, wake_and_count_with_signals_blocked};
     struct piece still = a_piece(3 * MIB + 777), counted[3];
     for (int i = 0; i < 3; i++) {
         counted[i] = try_piece(64 * PAGE + 192, 4096, false);
-        start(count_in_every_page, &counted[i]);
+        start(ways[i], &counted[i]);
     }
     for (unsigned i = 0; i < 40 * telling.rounds; i++) {
         weft_memory_boundary(i % 2 ? NO_LIMIT : 16384, false);

@@ -117,11 +117,12 @@ static void survivors_are_what_they_were_when_the_lane_comes_back(void)
 
 static void write_to_survivors(int who)
 {
+    void *(*ways[])(void *) = {count_in_every_page, count_with_signals_blocked, wake_and_count_with_signals_blocked};
     enter_lane(who, 16 * MIB);
     for (unsigned step = 0; step < 15 * telling.rounds; step++) { /* of another size each time: not foreseen */
         struct piece dies = a_young_piece(MIB), lives = a_young_piece((300 + step * 20) * PAGE + 1000);
         atomic_store(&is_over, false);
-        start(count_in_every_page, &lives);
+        start(ways[step % 3], &lives);
         give(&dies);
         hand_over(who, 16 * MIB, true); /* it writes in our turn, in between, and in nobody's */
         join_all();

@@ -1,87 +1,7 @@
-#include "../world.h"
-#include "story.h"
+#include "counting.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
-
-#define MOST 64
-
-static atomic_bool is_over;
-static pthread_t threads[MOST];
-static unsigned thread_count;
-
-struct counter {
-    _Alignas(64) atomic_ulong count;
-};
-
-static struct counter counters[MOST];
-
-static void start(void *(*what)(void *), void *with)
-{
-    holds(pthread_create(&threads[thread_count++], NULL, what, with) == 0);
-}
-
-static void join_all(void)
-{
-    atomic_store(&is_over, true);
-    for (unsigned i = 0; i < thread_count; i++)
-        pthread_join(threads[i], NULL);
-    thread_count = 0;
-}
-
-static void wait_until(const atomic_ulong *number, unsigned long is)
-{
-    while (atomic_load(number) < is)
-        usleep(100);
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static void *count_on(void *with)
-{
-    struct counter *mine = with;
-    while (!atomic_load(&is_over))
-        atomic_fetch_add(&mine->count, 1);
-    return NULL;
-}
-
-static void nobody_counts(unsigned counting)
-{
-    unsigned long seen[MOST];
-    for (unsigned i = 0; i < counting; i++)
-        seen[i] = atomic_load(&counters[i].count);
-    for (int looks = 0; looks < 3; looks++) {
-        usleep(200);
-        for (unsigned i = 0; i < counting; i++)
-            holds(atomic_load(&counters[i].count) == seen[i], "nobody moves in a stopped world");
-    }
-}
-
-static void start_counting(unsigned counting)
-{
-    for (unsigned i = 0; i < counting; i++)
-        start(count_on, &counters[i]);
-    for (unsigned i = 0; i < counting; i++)
-        wait_until(&counters[i].count, 1);
-}
-
-static void all_count_again(unsigned counting)
-{
-    unsigned long seen[MOST];
-    for (unsigned i = 0; i < counting; i++)
-        seen[i] = atomic_load(&counters[i].count);
-    for (unsigned i = 0; i < counting; i++)
-        wait_until(&counters[i].count, seen[i] + 1);
-}
 
 static void a_stopped_world_does_not_move(void)
 {
@@ -227,105 +147,6 @@ static void a_stop_leaves_errno_alone(void)
     join_all();
 }
 
-/* ---- threads that do not answer ---- */
-
-static atomic_bool may_listen;
-
-static void *listen_to_nobody(void *with)
-{
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
-    struct counter *mine = with;
-    while (!atomic_load(&may_listen))
-        atomic_fetch_add(&mine->count, 1);
-    pthread_sigmask(SIG_UNBLOCK, &all, NULL);
-    return count_on(with);
-}
-
-static void a_thread_that_does_not_listen_makes_the_stop_fail_in_time(void)
-{
-    weft_world_begin();
-    start(listen_to_nobody, &counters[5]);
-    wait_until(&counters[5].count, 1);
-    start_counting(5);
-    for (int i = 0; i < 4; i++) {
-        int64_t began = now_ms();
-        holds(!weft_world_stop());
-        int64_t took = now_ms() - began;
-        holds(took < (i ? 900 : 3000), "it gives up after about a second, and does not wait as long again");
-        all_count_again(6);
-    }
-    atomic_store(&may_listen, true);
-    all_count_again(6);
-    while (!weft_world_stop())
-        continue; /* it is short of patience, and cores may be few */
-    weft_world_go();
-    for (int i = 0; i < 15; i++) { /* late signals of the failed stops do no harm */
-        holds(weft_world_stop());
-        nobody_counts(6);
-        weft_world_go();
-    }
-    all_count_again(6);
-    join_all();
-}
-
-static void a_signal_that_cannot_be_sent_is_no_answer(void)
-{
-    weft_world_begin();
-    start_counting(3);
-    struct rlimit none = {0, 0};
-    if (geteuid() == 0 && setresuid(12345, 12345, 0) != 0) /* the limit counts a user's signals, and root's are many */
-        story_cannot_be_told("cannot become another user");
-    holds(setrlimit(RLIMIT_SIGPENDING, &none) == 0);
-    if (weft_world_stop()) { /* a kernel that lets it through */
-        nobody_counts(3);
-        weft_world_go();
-    }
-    all_count_again(3);
-    join_all();
-}
-
-static void theirs(int number)
-{
-    (void)number;
-}
-
-static void a_signal_that_the_program_took_for_itself_is_left_to_it(void)
-{
-    struct sigaction before[64], present;
-    for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
-        holds(sigaction(number, NULL, &before[number - SIGRTMIN]) == 0);
-    weft_world_begin();
-    start_counting(2);
-    holds(weft_world_stop());
-    weft_world_go();
-    int chosen = 0;
-    for (int number = SIGRTMIN; number <= SIGRTMAX; number++) {
-        holds(sigaction(number, NULL, &present) == 0);
-        if (present.sa_handler != before[number - SIGRTMIN].sa_handler)
-            chosen = number;
-    }
-    holds(chosen != 0);
-    present = (struct sigaction){.sa_handler = theirs};
-    holds(sigaction(chosen, &present, NULL) == 0);
-    holds(!weft_world_stop());
-    all_count_again(2);
-    join_all();
-}
-
-static void without_a_free_signal_the_world_cannot_be_stopped(void)
-{
-    struct sigaction used = {.sa_handler = theirs};
-    for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
-        sigaction(number, &used, NULL);
-    weft_world_begin();
-    start_counting(1);
-    holds(!weft_world_stop());
-    all_count_again(1);
-    join_all();
-}
-
 /* ---- threads that come and go ---- */
 
 static atomic_ulong lives;
@@ -406,10 +227,6 @@ static const struct story stories[] = {
     STORY(stops_may_follow_each_other_at_once),
     STORY(threads_that_wait_are_stopped_and_wait_on),
     STORY(a_stop_leaves_errno_alone),
-    STORY(a_thread_that_does_not_listen_makes_the_stop_fail_in_time),
-    STORY(a_signal_that_cannot_be_sent_is_no_answer),
-    STORY(a_signal_that_the_program_took_for_itself_is_left_to_it),
-    STORY(without_a_free_signal_the_world_cannot_be_stopped),
     STORY(threads_may_begin_and_end_while_the_world_is_stopped),
     STORY(a_forked_child_stops_its_own_world),
 };

@@ -3,7 +3,6 @@
 from __future__ import annotations  # a job's interpreter may be older than the one that weft runs on
 
 import sys
-from importlib import import_module
 
 TYPE_CHECKING = False  # typing takes as long to load as all else here
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ def __getattr__(name: str) -> Any:
         home = HOMES[name]
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # a shepherd loads this module, and never comes here
+
     return getattr(import_module(home), name)
 
 

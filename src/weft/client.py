@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
+from weft.identity import NotMadeError
 from weft.job_request import checked_id, job_request
 from weft.unixhttp import Connection
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import TypedDict, Unpack
 
     from weft.job_request import Options
 
+    class Filters(TypedDict, total=False):
+        """Only jobs in a state (RUNNING, ...), of a name, of a tenant, or whose ids begin so."""
+
+        state: str | None
+        name: str | None
+        tenant: str | None
+        prefix: str | None
+
+
 Job = dict[str, Any]
+Page = dict[str, Any]
+MOST_A_PAGE = 1_000
+"""Jobs that the daemon answers with at once."""
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 ANSWER_S = 10.0
@@ -49,10 +64,10 @@ class Client:
         self, home: Home | str | os.PathLike[str] | None = None, start: bool = False, timeout_s: float = ANSWER_S
     ) -> None:
         found = Home.find() if home is None else home
-        self.home = found if isinstance(found, Home) else Home(Path(found).expanduser().resolve())
+        self.home = home_of = found if isinstance(found, Home) else Home(Path(found).expanduser().resolve())
         self.timeout_s = timeout_s
         self.restart_s = RESTART_S
-        self._connection = Connection(str(self.home.socket))
+        self._connection = Connection(lambda: _socket_of(home_of))
         if start:
             from weft.starting import start_daemon
 
@@ -95,10 +110,29 @@ class Client:
         """Submit a job and wait for its end."""
         return self.wait(self.submit(command, **options))
 
-    def queue(self, all: bool = False) -> list[Job]:  # noqa: A002 - as in weft queue --all
-        """The jobs that have not ended, or all."""
-        jobs: list[Job] = self._ask("GET", f"/v1/jobs?all={'true' if all else 'false'}")["jobs"]
-        return jobs
+    def queue(self, all: bool = False, **filters: Unpack[Filters]) -> list[Job]:  # noqa: A002 - as in weft queue --all
+        """The jobs that have not ended, or all, in the order of their ids: every one, however many pages that takes."""
+        return list(self.jobs(all, **filters))
+
+    def jobs(self, all: bool = False, **filters: Unpack[Filters]) -> Iterator[Job]:  # noqa: A002
+        """The same one by one, a page at a time. No job comes twice or is left out because others come and go."""
+        cursor = None
+        while True:
+            page = self.page(all, cursor=cursor, **filters)
+            yield from page["jobs"]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    def page(
+        self,
+        all: bool = False,  # noqa: A002
+        limit: int | None = None,
+        cursor: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> Page:
+        """One page: its `jobs`, the `total` of all pages, and the `next_cursor`, None on the last."""
+        return self._page("/v1/jobs", all="true" if all else "false", limit=limit, cursor=cursor, **filters)
 
     def status(self, job_id: str) -> Job:
         job: Job = self._ask("GET", f"/v1/jobs/{checked_id(job_id)}")
@@ -171,9 +205,22 @@ class Client:
         return nodes
 
     def history(self, limit: int | None = None) -> list[Job]:
-        """Jobs that have ended, the latest first."""
-        jobs: list[Job] = self._ask("GET", "/v1/history" + (f"?limit={limit}" if limit is not None else ""))["jobs"]
-        return jobs
+        """Jobs that have ended, the latest first: so many, or all."""
+        return list(islice(self._ended(limit), limit))
+
+    def history_page(self, limit: int | None = None, cursor: str | None = None) -> Page:
+        """One page of them, as `page`."""
+        return self._page("/v1/history", limit=limit, cursor=cursor)
+
+    def _ended(self, wanted: int | None) -> Iterator[Job]:
+        limit = MOST_A_PAGE if wanted is None else min(wanted, MOST_A_PAGE)
+        cursor = None
+        while True:
+            page = self.history_page(limit, cursor)
+            yield from page["jobs"]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
 
     def policy(self, name: str | None = None) -> str:
         """The policy that decides; with a name, from now on that one. No job is restarted."""
@@ -192,6 +239,13 @@ class Client:
         answer = self._ask("POST", "/v1/shutdown", {"stop_jobs": stop_jobs}, again=False)
         return float(answer.get("within_s", 0.0))
 
+    def _page(self, path: str, **asked: Any) -> Page:
+        from urllib.parse import urlencode
+
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        page: Page = self._ask("GET", f"{path}?{query}" if query else path)
+        return page
+
     def _tell(self, what: str, job_ids: Sequence[str]) -> list[str]:
         checked = [checked_id(job_id) for job_id in job_ids]
         return [each for job_id in checked for each in self._ask("POST", f"/v1/jobs/{job_id}/{what}")["ids"]]
@@ -202,16 +256,21 @@ class Client:
         """Ask, and ask again over a new connection if this one is lost: all but a shutdown may be repeated."""
         written = None if body is None else json.dumps(body).encode("ascii")
         given_up_s = 0.0
+        busy_until_s = time.monotonic() + self.timeout_s
         while True:
             try:
-                return _checked(*self._connection.request(method, target, written, self.timeout_s + waits_s))
+                answer = self._connection.request(method, target, written, self.timeout_s + waits_s)
+                again_in_s = self._connection.again_in_s
+                if again_in_s is None or time.monotonic() + again_in_s > busy_until_s:
+                    return _checked(*answer)
+                time.sleep(again_in_s)
             except TimeoutError:
                 raise self._silent() from None
             except PermissionError as error:
                 raise WeftError(
                     f"{self.home.socket} is another user's", "set WEFT_HOME to a folder of yours"
                 ) from error
-            except (FileNotFoundError, ConnectionRefusedError) as error:
+            except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, NotMadeError) as error:
                 if time.monotonic() > given_up_s:
                     raise NotRunningError("weft is not running", "weft up") from error
             except (ConnectionError, ValueError) as error:  # in the middle: it was killed, or is being restarted
@@ -234,6 +293,17 @@ class Client:
         hint = f"see {self.home.daemon_log}; if it hangs: kill -9 {text}, then weft up; no job is lost"
         what = f"the daemon (process {text}) did not answer within {self.timeout_s:g} s"
         return UnreachableError(f"{what}; it may yet do what it was asked", hint)
+
+
+def _socket_of(home: Home) -> str:
+    """Looked up with each connection: a daemon that starts may have to use another folder. It must be ours."""
+    path = home.socket
+    status = path.lstat()
+    if not stat.S_ISSOCK(status.st_mode):
+        raise ConnectionRefusedError(f"{path} is not a socket")
+    if status.st_uid not in (os.getuid(), 0):
+        raise PermissionError(f"{path} is another user's")
+    return str(path)
 
 
 def _checked(status: int, body: bytes) -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.core.errors import WeftError
+from weft.core.errors import InputError, WeftError
+from weft.identity import make_identity, run_folder
 from weft.node.mounts import file_system
-from weft.node.private import private_folder
+from weft.node.regular import make_folder
 
 NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "lustre", "ceph", "gpfs", "beegfs", "fuse.sshfs", "9p")
 
@@ -24,14 +24,18 @@ class Home:
     @classmethod
     def find(cls, environ: Mapping[str, str] = os.environ) -> Home:
         """WEFT_HOME, or .weft in the user's own folder. Nothing is made yet."""
-        return cls(Path(environ.get("WEFT_HOME") or Path.home() / ".weft").expanduser().resolve())
+        named = environ.get("WEFT_HOME") or "~/.weft"
+        try:
+            return cls(Path(named).expanduser().resolve())
+        except (OSError, RuntimeError, ValueError) as error:
+            raise InputError(f'there is no folder "{named}": {error}', "set WEFT_HOME to a folder of yours") from error
 
     def make(self) -> None:
-        """Make its folders, for their owner alone."""
+        """Make its folders, for their owner alone, and give it an identity."""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self.root / "jobs").mkdir(mode=0o700, exist_ok=True)
-            self.run.mkdir(mode=0o700, exist_ok=True)
+            make_folder(self.root / "jobs")
+            make_identity(self.root)
         except OSError as error:
             hint = "name another folder: WEFT_HOME=DIR weft up"
             raise WeftError(f"{error.filename} cannot be made: {error.strerror}", hint) from error
@@ -45,11 +49,25 @@ class Home:
     @property
     def run(self) -> Path:
         """In memory and short: a socket's path has room for a hundred bytes, and a page must not wait for a disk."""
-        return private_folder() / f"{zlib.crc32(os.fsencode(self.root)):08x}"
+        return run_folder(self.root)
 
     @property
     def database(self) -> Path:
         return self.root / "weft.db"
+
+    @property
+    def watermark(self) -> Path:
+        """How far the log had come, beside it."""
+        return self.root / "weft.mark"
+
+    @property
+    def backups(self) -> Path:
+        return self.root / "backups"
+
+    @property
+    def damaged(self) -> Path:
+        """Where logs are kept that were replaced by a repair or a restore."""
+        return self.root / "damaged"
 
     @property
     def settings(self) -> Path:
@@ -70,6 +88,11 @@ class Home:
     @property
     def node_lock(self) -> Path:
         return self.root / "node.lock"
+
+    @property
+    def fencing(self) -> Path:
+        """How the coordinator keeps the processes of a job together, in words."""
+        return self.root / "fencing"
 
     @property
     def socket(self) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from weft.core.errors import InputError
+from weft.limits import check_job
 
 CLASSES = ("auto", "guaranteed", "opportunistic")
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
@@ -26,6 +27,7 @@ OF_AN_OUTER_JOB = (
     "WEFT_LANE",
     "WEFT_LANES",
     "WEFT_LANE_CAPACITY",
+    "WEFT_SOFT_NOFILE",
 )
 OF_AN_OUTER_GANG = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -91,7 +93,9 @@ def job_request(command: str | Sequence[str], array: str | None, options: Option
         "array": array,
         **asked,
     }
-    return {key: value for key, value in wanted.items() if value is not None}
+    request = {key: value for key, value in wanted.items() if value is not None}
+    check_job(request)
+    return request
 
 
 def checked_id(text: str | int) -> str:

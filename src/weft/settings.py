@@ -11,8 +11,12 @@ from typing import Any
 
 from weft.core.errors import InputError
 from weft.core.words import closest
+from weft.durations import parsed_seconds
+from weft.node.regular import WrongKindError, read_regular
 
 DEFAULT_POLICY = "weft"
+FENCES = ("auto", "cgroup", "scan")
+OFF = "off"
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,18 @@ class Settings:
     """Rows of the log between two snapshots: a restart folds at most so many."""
     log_days: float = 30.0
     """How long rows of the log are kept once a snapshot covers them."""
+    fence: str = "auto"
+    """How the processes of a job are kept together: in cgroups if these can be had, always in cgroups, or by scans."""
+    backup_every: str | float = "1h"
+    """How often the log is copied while weft runs; "off" for never."""
     strict_memory: bool = False
     """A job fails when it takes more device memory than its --gpu-mem; else the rest goes to disk, and it is slower."""
     quotas: Mapping[str, int] = field(default_factory=dict)
     """Devices for guaranteed jobs, by tenant."""
+
+    @property
+    def backup_every_s(self) -> float | None:
+        return None if self.backup_every == OFF else parsed_seconds(str(self.backup_every))
 
 
 KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
@@ -47,6 +59,11 @@ KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "a whole number of rows, 1 or more",
     ),
     "log_days": (lambda value: _is_number(value), "a number of days, 0 or more"),
+    "fence": (
+        lambda value: isinstance(value, str) and value in FENCES,
+        '"auto", "cgroup" (refuse to start without), or "scan" (cgroups are not used)',
+    ),
+    "backup_every": (lambda value: _is_interval(value), 'a length of time, as in "30m" or "1h"; "off" for no backups'),
     "strict_memory": (
         lambda value: isinstance(value, bool),
         "true or false: whether a job that takes more device memory than its --gpu-mem fails",
@@ -65,9 +82,11 @@ def load_settings(file: Path, environ: Mapping[str, str], flags: Mapping[str, st
 
 def _from_file(file: Path) -> Settings:
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_regular(file).decode("utf-8"))
     except FileNotFoundError:
         return Settings()
+    except WrongKindError as error:
+        raise InputError(error.message, error.hint) from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read: {error}", "it is a text file in TOML") from error
     except tomllib.TOMLDecodeError as error:
@@ -87,6 +106,15 @@ def _quota(file: Path, name: str, tenant: Any) -> int:
         case {"quota": int(quota), **rest} if not rest and quota >= 0 and not isinstance(quota, bool):
             return quota
     raise InputError(f"{file}: [tenants.{name}] = {tenant!r} is wrong", "a tenant has quota = N, a number of devices")
+
+
+def _is_interval(value: Any) -> bool:
+    if value == OFF:
+        return True
+    try:
+        return isinstance(value, str | int | float) and not isinstance(value, bool) and parsed_seconds(str(value)) > 0
+    except InputError:
+        return False
 
 
 def _is_number(value: Any) -> bool:

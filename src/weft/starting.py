@@ -14,6 +14,7 @@ from weft.client import Client, NotRunningError
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.job_request import cleaned
+from weft.node.regular import open_regular
 
 PATIENCE_S = 30.0
 LOOK_EVERY_S = 0.005
@@ -34,7 +35,7 @@ def start_daemon(home: Home, policy: str | None = None, devices: str | None = No
     refuse_network(home)
     home.make()
     policy, devices = policy or os.environ.get("WEFT_POLICY"), devices or os.environ.get("WEFT_DEVICES")
-    with (home.root / "start.lock").open("a") as lock:
+    with os.fdopen(open_regular(home.root / "start.lock", os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several that would start one, the first does
         if is_running(client):
             return None
@@ -59,7 +60,7 @@ def refuse_network(home: Home) -> None:
 
 def _spawn(home: Home, command: list[str]) -> int:
     """In a session of its own, with nothing of ours open: whoever waits for our output must not wait for the daemon."""
-    log = os.open(home.daemon_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    log = open_regular(home.daemon_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     given = [fd for fd in _open_files() if fd > 2 and os.get_inheritable(fd)]
     files = [(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
@@ -87,15 +88,25 @@ def _answering(client: Client, pid: int, begins_at: int) -> dict[str, Any]:
         except NotRunningError:
             pass
         if os.waitpid(pid, os.WNOHANG)[0]:
-            raise WeftError(f"the daemon did not start; it said:\n{_said(client.home, begins_at)}", "weft doctor")
+            raise _not_started(_said(client.home, begins_at))
         if time.monotonic() > deadline_s:
             hint = f"see {client.home.daemon_log}; to end it: kill {pid}"
             raise WeftError(f"the daemon (process {pid}) does not answer after {PATIENCE_S:g} s", hint)
         time.sleep(LOOK_EVERY_S)
 
 
-def _said(home: Home, begins_at: int) -> str:
+def _not_started(said: list[str]) -> WeftError:
+    """What the daemon said against it, if it said so in the usual form; else all that it said last."""
+    begins = [at for at, line in enumerate(said) if line.startswith("error: ")]
+    hints = [at for at, line in enumerate(said) if line.startswith("hint: ")]
+    if begins and hints and begins[-1] < hints[-1] == len(said) - 1:
+        message = "\n".join(said[begins[-1] : hints[-1]]).removeprefix("error: ")
+        return WeftError(f"the daemon did not start: {message}", said[-1].removeprefix("hint: "))
+    shown = "\n".join(f"  {line}" for line in said[-SHOWN_LINES:]) or "  (nothing)"
+    return WeftError(f"the daemon did not start; it said:\n{shown}", "weft doctor")
+
+
+def _said(home: Home, begins_at: int) -> list[str]:
     with home.daemon_log.open("rb") as log:
         log.seek(begins_at)
-        lines = log.read().decode("utf-8", "replace").splitlines()
-    return "\n".join(f"  {line}" for line in lines[-SHOWN_LINES:]) or "  (nothing)"
+        return log.read().decode("utf-8", "replace").splitlines()

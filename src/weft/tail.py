@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
+from weft.core.errors import WeftError
+
 AT_ONCE_BYTES = 1 << 16
 SOON_S, LATER_S = 0.02, 0.1
+
+
+class NoFileError(WeftError):
+    """Something else is in the place of the file: the job that writes it can replace it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not a regular file", f"something has replaced it: ls -l {path}")
+
+
+def open_file(path: Path) -> int:
+    """A descriptor to read it. FileNotFoundError if it is not there; a fifo or a device is not waited for."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link to itself, a socket
+            raise NoFileError(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise NoFileError(path)
+    return fd
+
+
+def read_piece(path: Path, offset: int) -> bytes:
+    """The next bytes from an offset on; none at the end."""
+    fd = open_file(path)
+    try:
+        return os.pread(fd, AT_ONCE_BYTES, offset)
+    finally:
+        os.close(fd)
 
 
 class Tail:
@@ -21,7 +55,7 @@ class Tail:
         """The next bytes, or none for now."""
         if self._fd is None:
             with suppress(FileNotFoundError):
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                self._fd = open_file(self._path)
         return os.read(self._fd, AT_ONCE_BYTES) if self._fd is not None else b""
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from io import BufferedReader
 
 LONGEST_LINE = 65536
@@ -14,12 +15,17 @@ ENTER_AGAIN_S = 0.01
 
 
 class Connection:
-    """One connection, kept for the next request. It raises what sockets raise, TimeoutError included."""
+    """One connection, kept for the next request. It raises what sockets raise, TimeoutError included.
 
-    def __init__(self, path: str) -> None:
+    `path` may be a function that is asked each time a connection is made.
+    """
+
+    def __init__(self, path: str | Callable[[], str]) -> None:
         self._path = path
         self._socket: socket.socket | None = None
         self._reader: BufferedReader | None = None
+        self.again_in_s: float | None = None
+        """The server did not do what it was last asked, and says when to ask again."""
 
     def request(self, method: str, target: str, sent: bytes | None, timeout_s: float) -> tuple[int, bytes]:
         """The status and the body of the answer."""
@@ -29,16 +35,29 @@ class Connection:
             if self._socket is None:
                 self._connect(timeout_s)
             assert self._socket is not None
-            assert self._reader is not None
             self._socket.settimeout(timeout_s)
-            self._socket.sendall(_written(method, target, sent))
-            status, headers, body = _read(self._reader)
+            status, headers, body = self._exchanged(_written(method, target, sent))
         except (OSError, ValueError):
             self.close()
             raise
         if headers.get("connection", "").lower() == "close":
             self.close()
+        again_in = headers.get("retry-after", "")
+        self.again_in_s = float(again_in) if again_in.isdecimal() else None
         return status, body
+
+    def _exchanged(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
+        """The answer, also to a request of which the server did not read all: it may say why before it hangs up."""
+        assert self._socket is not None
+        assert self._reader is not None
+        try:
+            self._socket.sendall(request)
+        except ConnectionError as unsent:
+            try:
+                return _read(self._reader)
+            except (OSError, ValueError):
+                raise unsent from None
+        return _read(self._reader)
 
     def close(self) -> None:
         if self._reader is not None:
@@ -51,16 +70,17 @@ class Connection:
         self.close()  # one line with a client in it is how people ask, and no reason to warn them
 
     def _connect(self, timeout_s: float) -> None:
+        path = self._path if isinstance(self._path, str) else self._path()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         deadline_s = time.monotonic() + timeout_s
         while True:
             try:
-                self._socket.connect(self._path)
+                self._socket.connect(path)
                 break
             except BlockingIOError:  # more are waiting to be let in than the server's queue holds
                 if time.monotonic() > deadline_s:
-                    raise TimeoutError("nobody lets us in") from None
+                    raise TimeoutError("the queue of connections stays full") from None
                 time.sleep(ENTER_AGAIN_S)
         self._reader = self._socket.makefile("rb")
 

@@ -14,6 +14,7 @@ from command import command_line
 
 from waiting import PATIENCE_S, wait_until
 from weft.home import Home
+from weft.identity import NotMadeError, forget_run_folder
 from weft.node.processes import process
 
 Done = subprocess.CompletedProcess[str]
@@ -79,10 +80,10 @@ class Live:
         if self.weft("down", "--stop-jobs").returncode:
             self.weft("up")
             self.weft("down", "--stop-jobs")
-        for each in self.home.run.glob("*"):
-            each.unlink()
-        with suppress(FileNotFoundError):
-            self.home.run.rmdir()
+        with suppress(NotMadeError):
+            for each in self.home.run.glob("*"):
+                each.unlink()
+            forget_run_folder(self.home.run)
 
 
 def has_gone(pid: int) -> bool:

@@ -184,7 +184,7 @@ def test_a_job_that_prints_nothing_has_an_empty_log(live: Live) -> None:
         (["up", "--policy", "fifi"], 'unknown policy "fifi"', "fifo"),
         (["qeue"], 'there is no verb "qeue"', "did you mean weft queue?"),
         (["ps"], 'there is no verb "ps"', "did you mean weft queue?"),
-        (["submit", "--name", "", "--", "true"], "name: ", "weft --help"),
+        (["submit", "--name", "", "--", "true"], "a name is a text of 1 to 200", "without line breaks"),
     ],
 )
 def test_a_wrong_word_is_refused_with_a_hint(live: Live, words: list[str], error: str, hint: str) -> None:
@@ -228,6 +228,7 @@ def test_the_doctor_finds_a_healthy_weft(live: Live) -> None:
     findings = {each["what"]: each for each in live.json("doctor")}
     assert findings["native library"]["says"] == f"{the_library()[0]}, version {VERSION}"
     assert findings["coordinator"]["says"] == "connected"
+    assert findings["fencing"]["says"].startswith(("cgroup v2 at /", "by process scans, no cgroup: "))
     assert findings["devices"]["says"].startswith("2: cpu:0")
 
 

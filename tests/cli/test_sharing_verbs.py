@@ -34,7 +34,7 @@ EVENTS = [
     {"at": "2026-01-01T00:01:01+00:00", "what": "Noted", "text": "packed with 17: +31%, kept"},
 ]
 ANSWERS: dict[str, Any] = {
-    "/v1/jobs?all=false": {"jobs": [JOB]},
+    "/v1/jobs?all=false&limit=100": {"jobs": [JOB], "total": 1, "next_cursor": None},
     "/v1/jobs/18": JOB,
     "/v1/jobs/18/history": {"events": EVENTS},
 }

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weft.control.clock import Mark
+from weft.control.counts import Counts
 from weft.control.desk import Desk
 from weft.control.fold import load_desk
 from weft.control.inputs import Cancel, Devices, Hello, Hold, Input, Release, Report, Submit, Tick
 from weft.control.models import JobRequest
 from weft.control.orders import Order
 from weft.control.outcome import Outcome
-from weft.control.record import Record
+from weft.control.record import FIRST, Record
 from weft.control.store import Batch, Store
-from weft.core.snapshot import snapshot
+from weft.core.snapshot import SnapshotTexts, snapshot
 from weft.core.view import Decider
 from weft.sim.named import policies_asked
 
@@ -186,6 +188,7 @@ class Office:
         self.boot_id = "a boot"
         self.node = Node()
         self.last_seq = 0
+        self.snapshots = SnapshotTexts()
         self.desk = self.loaded()
 
     def loaded(self) -> Desk:
@@ -270,7 +273,7 @@ class Office:
 
     def states(self) -> dict[str, str]:
         """Of all jobs there have been, live ones as the living desk has them."""
-        ended = {row["id"]: row["state"] for row in self.store.all("ended_jobs", None, None, 1_000_000)}
+        ended = {row["id"]: row["state"] for row in self.store.all("ended_before", None, None, 1_000_000)}
         live = {job_id: str(self.desk.state(job_id)) for job_id in self.desk.records}
         assert not ended.keys() & live.keys()
         return dict(sorted((ended | live).items()))
@@ -283,7 +286,8 @@ class Office:
 
     def take_snapshot(self, keep_s: float = 30 * 86_400.0) -> None:
         """As the writer does between two instants."""
-        self.store.put_snapshot(self.last_seq, self.now, snapshot(self.desk.scheduler.ledger), self.now - keep_s)
+        text = self.snapshots.text(self.desk.scheduler.ledger)
+        self.store.put_snapshot(self.last_seq, self.now, text, self.now - keep_s)
         self.desk.roster.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
 
     def check_disk(self) -> None:
@@ -293,7 +297,18 @@ class Office:
         again.scheduler.ledger.validate()
         taken = snapshot(self.desk.scheduler.ledger)
         assert json.loads(json.dumps(snapshot(again.scheduler.ledger))) == json.loads(json.dumps(taken))
+        assert json.loads(self.snapshots.text(self.desk.scheduler.ledger)) == json.loads(json.dumps(taken))
         assert lasting(again) == lasting(self.desk)
+        self.check_indexes()
+
+    def check_indexes(self) -> None:
+        """What is kept beside the records is what a look at each of them tells."""
+        desk = self.desk
+        assert [record.key for record in desk.roster.after(FIRST)] == sorted(each.key for each in desk.records.values())
+        assert desk.roster.alive == {record.id: record for record in desk.records.values() if record.is_alive}
+        live = Counter(str(desk.state(job_id)) for job_id in desk.records)
+        ended = {row["state"]: row["jobs"] for row in self.store.all("counts")}
+        assert Counts(self.store, desk).all == {**ended, **live}
 
 
 def lasting(desk: Desk) -> dict[str, Any]:
@@ -306,7 +321,9 @@ def lasting(desk: Desk) -> dict[str, Any]:
         "floor": desk.floor.plain(),
         "arrays": desk.roster.arrays,
         "dependents": {
-            job_id: live for job_id, ids in desk.roster.dependents.items() if (live := ids & desk.records.keys())
+            job_id: live
+            for job_id, numbers in desk.roster.dependents.items()
+            if (live := numbers & {record.number for record in desk.records.values()})
         },
         "backing off": sorted(desk.roster.backing_off),
         "stopping": sorted(desk.roster.stopping),

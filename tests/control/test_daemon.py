@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvicorn
 
 from waiting import wait_until
-from weft.control.peers import OwnConnections
+from weft.control.daemon import _listen
+from weft.control.listener import Listener
 from weft.home import Home
 from weft.node.sole import LockedError, holder_of, taken_lock
 from weft.unixhttp import Connection
@@ -35,6 +35,7 @@ def home() -> Iterator[Home]:
     """On a short path."""
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         made = Home(Path(folder) / "home")
+        made.make()
         yield made
         shutil.rmtree(made.run, ignore_errors=True)
 
@@ -96,25 +97,24 @@ def test_a_job_is_on_disk_before_its_submission_is_answered(home: Home, tmp_path
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 def test_somebody_else_is_turned_away_even_where_the_socket_lets_him_in() -> None:
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body"})
+    async def answer(connection: socket.socket) -> None:
+        connection.send(b"come in")
+        connection.close()
+
+    async def listen(path: Path) -> None:
+        listener = Listener(path, _listen)
+        listener.open()
+        path.chmod(0o666)
+        serving = asyncio.create_task(listener.run(answer))
+        assert await asyncio.to_thread(answer_to, 0, path) == b"come in"
+        assert await asyncio.to_thread(answer_to, STRANGER, path) == b""
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        listener.close()
 
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         Path(folder).chmod(0o755)
-        path = Path(folder) / "sock"
-        config = uvicorn.Config(answer, uds=str(path), http=OwnConnections, lifespan="off", log_config=None)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            wait_until(lambda: server.started, "it listens")
-            path.chmod(0o666)
-            assert answer_to(0, path).startswith(b"HTTP/1.1 200")
-            assert answer_to(STRANGER, path) == b""
-        finally:
-            server.should_exit = True
-            thread.join()
+        asyncio.run(listen(Path(folder) / "sock"))
 
 
 def answer_to(user: int, path: Path) -> bytes:
@@ -223,3 +223,32 @@ def test_a_daemon_whose_sockets_were_removed_listens_anew(home: Home) -> None:
         home.socket.unlink()
         wait_until(home.socket.exists, "it listens anew")
         assert ask(home, "GET", "/v1/health")[0] == 200
+
+
+def test_a_daemon_without_descriptors_refuses_connections_and_goes_on(home: Home) -> None:
+    with daemon(home) as process:
+        before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        is_open = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (is_open, before[1]))
+        for _ in range(3):
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(30)
+                line.connect(str(home.socket))
+                assert line.recv(1) == b"", "it is closed at once"
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+        status, health = ask(home, "GET", "/v1/health")
+        assert status == 200
+        assert isinstance(health, dict)
+        assert health["pid"] == process.pid
+
+
+def test_a_daemon_raises_its_own_limit_of_open_files_alone(home: Home) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with daemon(home, ["prlimit", "--nofile=512:"]) as process:
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (min(hard, 1 << 16), hard)
+        assert b"WEFT_SOFT_NOFILE" not in Path(f"/proc/{process.pid}/environ").read_bytes()
+        assert ask(home, "POST", "/v1/jobs", {"command": ["true"], "hold": True})[0] == 201
+        _, job = ask(home, "GET", "/v1/jobs/1")
+        assert isinstance(job, dict)
+        assert "PATH" in job["env"]
+        assert "WEFT_SOFT_NOFILE" not in job["env"]

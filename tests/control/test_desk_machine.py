@@ -306,7 +306,7 @@ class AnythingAtADesk(RuleBasedStateMachine):
                     office.node.end(job_id)
             assert not office.desk.records, "somebody waits for ever"
             assert office.desk.scheduler.ledger.devices_held == 0
-            rows = office.store.all("ended_jobs", None, None, 10_000)
+            rows = office.store.all("ended_before", None, None, 10_000)
             assert {row["id"] for row in rows} == self.submitted
             assert len(rows) == len(self.submitted)
         finally:

@@ -15,6 +15,7 @@ from hosting import PACKED, Word, hosting, seated, unseated
 from office import Office, Open, devices, kinds, request
 
 from weft.control import decisions
+from weft.control.counts import Counts
 from weft.control.happenings import event_in_words
 from weft.control.inputs import Cancel, ChangePolicy, Hello, Hold, Measurement, Release, Report, StopAll, Tick
 from weft.control.measuring import growth_of, measurement_of
@@ -417,12 +418,13 @@ def test_memory_that_a_node_cannot_see_is_as_declared() -> None:
 
 
 def test_metrics_tell_of_guests_and_what_company_costs(office: Open) -> None:
-    from weft.control.metrics import exposition
+    from weft.control.metrics import exposition, seen_now
 
     desk, _ = packed(office)
     desk.instant(measure(desk, "1", 8.0), measure(desk, "1", 6.0, "2"))
-    house = SimpleNamespace(desk=desk.desk, link=SimpleNamespace(is_up=True), store=desk.store, counts=dict)
-    lines = exposition(cast("Any", house)).decode().splitlines()
+    counts = Counts(desk.store, desk.desk)
+    house = SimpleNamespace(desk=desk.desk, link=SimpleNamespace(is_up=True), counts=counts)
+    lines = exposition(desk.store, seen_now(cast("Any", house))).decode().splitlines()
     assert 'weft_device_guests{device="0",node="here"} 1.0' in lines
     assert [line for line in lines if line.startswith("weft_job_interference_ratio")] == [
         'weft_job_interference_ratio{job="1",name="true"} 0.75'

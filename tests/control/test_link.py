@@ -14,11 +14,15 @@ from typing import Any
 import pytest
 from office import MACHINE, devices, request
 
+from weft.control import desk as desks
+from weft.control import link as links
 from weft.control import writer as writers
 from weft.control.clock import Clock
+from weft.control.daemon import _listen as listening_socket
 from weft.control.fold import load_desk
-from weft.control.inputs import Cancel
+from weft.control.inputs import Cancel, Report
 from weft.control.link import PROTOCOL, Link
+from weft.control.listener import Listener
 from weft.control.store import Store
 from weft.control.writer import Writer
 from weft.policies.registry import POLICIES
@@ -88,13 +92,17 @@ def folder() -> Iterator[Path]:
 
 def run(folder: Path, story: Callable[[Post], Awaitable[None]]) -> None:
     async def whole() -> None:
-        server = await post.link.listen(post.path)
+        listener = Listener(post.path, listening_socket)
+        listener.open()
+        server = asyncio.create_task(listener.run(post.link.admit))
         loop = asyncio.create_task(post.writer.run())
         try:
             await asyncio.wait_for(story(post), 30)
             assert not loop.done()
         finally:
-            server.close()
+            server.cancel()
+            await asyncio.gather(server, return_exceptions=True)
+            listener.close()
             loop.cancel()
             await post.hang_up()
 
@@ -317,3 +325,138 @@ def test_without_a_coordinator_nothing_is_sent_and_nobody_waits(folder: Path) ->
         await post.link.leave()
 
     run(folder, story)
+
+
+def test_an_order_that_cannot_be_sent_fails_its_own_job_and_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "ORDER_LINE_BYTES", 5_000)
+
+    async def story(post: Post) -> None:
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        await post.writer.ask(request(env={"LARGE": "x" * 5_000}))
+        assert (await line.hear())["type"] == "stop", "in case that it is there from before"
+        await ended(post, "1")
+        row = post.store.one("job", "1")
+        assert row is not None
+        assert row["state"] == "FAILED"
+        assert row["reason"].startswith("cannot be started: its order cannot be sent to the node: it has 5,")
+        await post.writer.ask(request())
+        assert [(await line.hear())[key] for key in ("type",)] == ["run"]
+        assert post.link.is_up
+
+    run(folder, story)
+
+
+def test_a_poisoned_order_among_all_that_are_sent_anew_fails_its_own_job(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        await post.writer.ask(request(env={"A": "b"}))
+        post.store._db.execute("UPDATE environments SET body = '{'")
+        line = await post.call()
+        line.hello()
+        assert [order["type"] for order in await line.hear_until("synced")] == ["stop", "synced"]
+        await ended(post, "1")
+        assert post.link.is_up
+
+    run(folder, story)
+
+
+def test_an_environment_that_cannot_be_read_for_a_while_is_asked_for_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "TRY_AGAIN_S", 0.0)
+    fails = [sqlite3.OperationalError("disk I/O error")] * 2
+
+    async def story(post: Post) -> None:
+        def environment(number: int) -> dict[str, str]:
+            if fails:
+                raise fails.pop()
+            return post.store.environment(number)
+
+        post.link._environment = environment
+        await post.writer.ask(request())
+        for expected in (b"", b"", b"run"):
+            line = await post.call()
+            line.hello()
+            said = await line.reader.read() if not expected else await line.reader.readline()
+            assert expected in said
+        assert "1" in post.writer.desk.records
+
+    run(folder, story)
+
+
+def test_the_coordinators_lines_that_are_no_messages_are_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "REPORT_LINE_BYTES", 10_000)
+    noise = [b"{", b"\xff", b"", b"7", b'{"type": 7}', b"x" * 50_000, b'{"type": "devices", "devices": [1]}']
+    noise += [b'{"type": "progress", "jobs": 7}', b'{"type": "progress", "jobs": {"1": {"attempt": 1, "metrics": 7}}}']
+    noise += [b'{"type": "measured"}', b'{"type": "report"}', b'{"type": "report", "job": "1", "attempt": "x"}']
+
+    async def story(post: Post) -> None:
+        await post.writer.ask(request())
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        for each in noise:
+            line.writer.write(each + b"\n")
+        line.report(5, "started", pids="none")
+        line.report(6, "left")
+        line.report(7, "ended", exit_code=0, message="\ud800" + "x" * 9_000, progress={"step": "many", "metrics": []})
+        heard = [await line.hear() for _ in range(3)]
+        assert heard == [{"type": "ack", "serial": serial} for serial in (5, 6, 7)]
+        await ended(post, "1")
+        assert post.link.is_up
+        assert post.link.skipped >= 9
+
+    run(folder, story)
+
+
+def test_a_report_that_breaks_the_desk_loses_its_job_and_is_not_repeated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = desks.HANDLERS[Report]
+
+    def broken(desk: Any, report: Report, now: float) -> None:
+        if report.what == "ended":
+            raise IndexError("a fault of ours")
+        take(desk, report, now)
+
+    monkeypatch.setitem(desks.HANDLERS, Report, broken)
+
+    async def story(post: Post) -> None:
+        await post.writer.ask(request(requeue=False))
+        line = await post.call()
+        line.hello()
+        await line.hear_until("synced")
+        line.report(1, "ended", exit_code=0)
+        assert await line.hear() == {"type": "ack", "serial": 1}
+        row = post.store.one("job", "1")
+        assert row is not None
+        assert row["state"] == "FAILED"
+        assert "IndexError" in row["reason"]
+
+    run(folder, story)
+
+
+def test_who_is_not_the_coordinator_is_not_listened_to(folder: Path) -> None:
+    async def story(post: Post) -> None:
+        post.link._is_coordinator = lambda pid: False
+        line = await post.call()
+        line.hello()
+        assert await line.reader.read() == b""
+        assert not post.link.is_up
+        again = await post.call()
+        again.report(1, "ended", exit_code=0)
+        assert await again.reader.read() == b"", "nothing is said before a hello"
+
+    run(folder, story)
+
+
+async def ended(post: Post, job_id: str) -> None:
+    """Its end is on disk."""
+    while True:
+        async with post.writer.changed:
+            if job_id not in post.writer.desk.records:
+                return
+        await asyncio.sleep(0)

@@ -58,10 +58,10 @@ def test_a_job_from_its_submission_to_its_end(weft: Served) -> None:
     status, job = weft.ask("GET", f"/v1/jobs/{job_id}")
     assert (job["state"], job["exit_code"], job["reason"]) == ("FAILED", 3, "ended with exit code 3")
     assert job.keys() >= JOB_KEYS
-    assert weft.ask("GET", "/v1/jobs")[1] == {"jobs": []}
+    assert weft.ask("GET", "/v1/jobs")[1] == {"jobs": [], "total": 0, "next_cursor": None}
     assert [each["id"] for each in weft.ask("GET", "/v1/jobs?all=true")[1]["jobs"]] == [job_id]
     assert [each["id"] for each in weft.ask("GET", "/v1/jobs?state=FAILED")[1]["jobs"]] == [job_id]
-    assert weft.ask("GET", "/v1/jobs?state=RUNNING")[1] == {"jobs": []}
+    assert weft.ask("GET", "/v1/jobs?state=RUNNING")[1] == {"jobs": [], "total": 0, "next_cursor": None}
     assert [each["id"] for each in weft.ask("GET", "/v1/history")[1]["jobs"]] == [job_id]
     told = [event["what"] for event in weft.ask("GET", f"/v1/jobs/{job_id}/history")[1]["events"]]
     assert told == ["Submitted", "Start", "Reported", "Reported", "Ended"]

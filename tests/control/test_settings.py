@@ -22,6 +22,8 @@ WRONG = {
     "no patience at all": ("silent_s = 0", "silent_s = 0 is wrong", "above 0"),
     "a snapshot of nothing": ("snapshot_rows = 0", "snapshot_rows = 0 is wrong", "1 or more"),
     "half a row": ("snapshot_rows = 2.5", "snapshot_rows = 2.5 is wrong", "a whole number"),
+    "a fence of another kind": ('fence = "wall"', "fence = 'wall' is wrong", '"cgroup"'),
+    "a fence that is a list": ("fence = []", "fence = [] is wrong", '"scan"'),
     "strict in words": ('strict_memory = "yes"', "strict_memory = 'yes' is wrong", "true or false"),
     "strict in numbers": ("strict_memory = 1", "strict_memory = 1 is wrong", "true or false"),
     "days in words": ('log_days = "many"', "log_days = 'many' is wrong", "0 or more"),
@@ -51,7 +53,7 @@ def test_a_file_in_another_encoding_and_a_folder_are_refused(tmp_path: Path) -> 
     (tmp_path / "weft.toml").write_bytes(b'policy = "caf\xe9"')
     with pytest.raises(InputError, match="cannot be read"):
         load_settings(tmp_path / "weft.toml", {}, {})
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         load_settings(tmp_path, {}, {})
 
 

@@ -74,10 +74,10 @@ def test_what_is_written_is_there_for_the_next_one(store: Store) -> None:
 def test_an_older_log_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None:
     old = sqlite3.connect(tmp_path / "weft.db", isolation_level=None)
     upgrade(old, scripts())
-    old.execute("INSERT INTO settings VALUES ('policy', 'fifo')")
+    old.execute("INSERT INTO settings (name, value) VALUES ('policy', 'fifo')")
     newer = [*scripts(), "ALTER TABLE settings ADD COLUMN note TEXT;", "UPDATE settings SET note = 'by a later step';"]
     upgrade(old, newer)
-    assert old.execute("SELECT * FROM settings").fetchone() == ("policy", "fifo", "by a later step")
+    assert old.execute("SELECT name, value, note FROM settings").fetchone() == ("policy", "fifo", "by a later step")
     assert old.execute("PRAGMA user_version").fetchone() == (len(newer),)
     upgrade(old, newer)  # nothing is left to be done
     old.close()
@@ -198,7 +198,7 @@ def test_compaction_keeps_what_is_young_or_lives(with_environment: Store) -> Non
             wrote(BEGIN + at, about)
     last = store.one("last_seq")
     assert last is not None
-    store.put_snapshot(last["seq"], BEGIN + 100.0, {"nodes": []}, keep_from=BEGIN + 50.0)
+    store.put_snapshot(last["seq"], BEGIN + 100.0, '{"nodes": []}', keep_from=BEGIN + 50.0)
     kept = [(row["at"] - BEGIN, about) for about in ("1", "2", "3") for row in store.all("log_of_job", about)]
     assert kept == [(10.0, "1"), (60.0, "1"), (60.0, "2"), (10.0, "3"), (60.0, "3")]
 
@@ -207,7 +207,7 @@ def test_a_number_of_a_row_is_never_given_again(with_environment: Store) -> None
     store = with_environment
     written(store, job(state="FAILED", finished_at=BEGIN))
     seq = store.commit(Batch(MARK, [Fact("Reported", "1", {})]))
-    store.put_snapshot(seq, BEGIN, {"nodes": []}, keep_from=BEGIN + 1e9)
+    store.put_snapshot(seq, BEGIN, '{"nodes": []}', keep_from=BEGIN + 1e9)
     after = store.commit(Batch(MARK, [Fact("Woken", None, {})]))
     assert after > seq
     assert [kind for _, kind, _ in store.log_after(seq)] == ["Woken"]
@@ -218,7 +218,7 @@ def test_environments_go_with_the_last_live_job_that_has_them(with_environment: 
     store.commit(Batch(MARK, [], environments=[(2, "other", '{"SECRET": "x"}')]))
     written(store, job(), job(id="2", number=2, environment=2, state="FAILED", finished_at=BEGIN))
     seq = store.commit(Batch(MARK, [Fact("Woken", None, {})]))
-    store.put_snapshot(seq, BEGIN, {"nodes": []}, keep_from=0.0)
+    store.put_snapshot(seq, BEGIN, '{"nodes": []}', keep_from=0.0)
     assert [row["id"] for row in store.all("environments")] == [1]
     assert b"SECRET" not in b"".join(
         bytes(row[0], "utf-8") for row in store._db.execute("SELECT body FROM environments")
@@ -227,5 +227,7 @@ def test_environments_go_with_the_last_live_job_that_has_them(with_environment: 
 
 def test_every_query_that_is_asked_for_is_there() -> None:
     source = "".join(path.read_text() for path in Path(stores.__file__).parent.glob("*.py"))
-    asked = set(re.findall(r'\.(?:one|all|_one)\(\s*"(\w+)"', source)) | set(re.findall(r'QUERIES\["(\w+)"\]', source))
+    asked = set(re.findall(r'\.(?:one|all|rows|_one|count)\(\s*"(\w+)"', source)) | set(
+        re.findall(r'QUERIES\["(\w+)"\]', source)
+    )
     assert asked - {"query"} <= stores.QUERIES.keys()

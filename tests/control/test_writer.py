@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from office import MACHINE, devices, lasting, request
 
+from weft.control import desk as desks
 from weft.control import writer as writers
 from weft.control.clock import Clock
 from weft.control.desk import Desk
@@ -18,7 +19,7 @@ from weft.control.fold import load_desk
 from weft.control.inputs import Cancel, Hello, Hold, Report
 from weft.control.orders import Order
 from weft.control.store import Batch, Store, StoreError
-from weft.control.writer import Writer
+from weft.control.writer import LeavingError, RejectedError, Writer
 from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot
 from weft.policies.registry import POLICIES
@@ -139,7 +140,7 @@ def test_who_looks_sees_nothing_that_is_not_on_disk(run: Run, monkeypatch: pytes
 
 
 def full(self: Store, batch: Batch) -> None:
-    self._db.execute("INSERT INTO settings VALUES ('half', 'written')")
+    self._db.execute("INSERT INTO settings (name, value) VALUES ('half', 'written')")
     raise sqlite3.OperationalError("database or disk is full")
 
 
@@ -164,9 +165,10 @@ def test_what_cannot_be_written_has_not_happened_and_is_tried_anew_later(
             assert answer.hint.startswith("free some space")
         assert bench.sent == []
         assert bench.store.setting("half") is None
-        assert (lasting(bench.writer.desk), bench.store.all("live_jobs")) == before
-        assert "disk is full" in bench.writer.trouble
-        bench.check_disk()
+        async with bench.writer.changed:
+            assert (lasting(bench.writer.desk), bench.store.all("live_jobs")) == before
+            assert "disk is full" in bench.writer.trouble
+            bench.check_disk()
         monkeypatch.setattr(Store, "_write", write)
         assert (await bench.ask(request()))["id"] == "3", "the number of what was refused is free again"
         await bench.ask(Report("1", 1, "ended", {"exit_code": 0}))
@@ -182,7 +184,7 @@ def test_a_really_full_database_recovers_when_there_is_room(run: Run, monkeypatc
     async def story(bench: Bench) -> None:
         await bench.ask(request())
         bench.store._db.execute("PRAGMA max_page_count = 1")  # it is set to what there is
-        large = {"command": ["true", "x" * 200_000]}
+        large = {"command": ["true", "x" * 100_000, "x" * 100_000]}
         with pytest.raises(StoreError, match="full"):
             await bench.ask(request(**large))
         assert list(bench.writer.desk.records) == ["1"]
@@ -269,7 +271,7 @@ def test_a_limit_is_kept_though_nothing_else_happens(run: Run) -> None:
         async with bench.writer.changed:
             await asyncio.wait_for(bench.writer.changed.wait_for(lambda: bench.writer.desk.is_stopping), 10)
         await bench.ask(Report("1", 1, "ended", {"exit_code": 143}))
-        assert bench.store.all("ended_jobs", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
+        assert bench.store.all("ended_before", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
         assert [order["type"] for order in bench.sent] == ["synced", "run", "stop"]
 
     run(story)
@@ -299,3 +301,53 @@ def test_a_restart_goes_on_with_time_and_numbers(tmp_path: Path, run: Run) -> No
 
     run(first)
     run(second)
+
+
+def test_an_input_that_breaks_the_desk_is_refused_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that came with it happen, once each; what it had changed by then is undone."""
+
+    def broken(desk: Desk, word: Hold, now: float) -> None:
+        desk.records["1"].steps = 77
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setitem(desks.HANDLERS, Hold, broken)
+
+    async def story(bench: Bench) -> None:
+        await bench.ask(request())
+        asked = [bench.ask(each) for each in (request(), Hold("1"), request())]
+        first, refused, second = await asyncio.gather(*asked, return_exceptions=True)
+        assert (first["id"], second["id"]) == ("2", "3")
+        assert isinstance(refused, RejectedError)
+        assert "KeyError" in refused.message
+        assert bench.writer.desk.records["1"].steps == 0
+
+    run(story)
+
+
+def test_orders_that_cannot_be_sent_undo_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(bench: Bench) -> None:
+        def broken(orders: object) -> None:
+            raise RuntimeError("no way to send them")
+
+        monkeypatch.setattr(bench.writer, "_send", broken)
+        assert (await bench.ask(request()))["id"] == "1"
+        assert (await bench.ask(request()))["id"] == "2"
+
+    run(story)
+
+
+def test_a_writer_that_is_started_again_goes_on_from_what_is_on_disk(tmp_path: Path) -> None:
+    async def whole() -> None:
+        for number in ("1", "2"):
+            loop = asyncio.create_task(bench.writer.run())
+            await asyncio.sleep(0)
+            assert (await bench.ask(request()))["id"] == number
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+            with pytest.raises(LeavingError):
+                await bench.ask(request())
+            bench.check_disk()
+
+    bench = Bench(tmp_path)
+    asyncio.run(whole())
+    bench.store.close()

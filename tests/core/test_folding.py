@@ -36,7 +36,7 @@ from weft.core.reasons import TEMPLATES, Code, Reason
 from weft.core.recording import RECORDERS
 from weft.core.scheduler import Scheduler
 from weft.core.sharing import Offer, Sharing, Withdrawal
-from weft.core.snapshot import restored, snapshot
+from weft.core.snapshot import AT_FIRST, SnapshotTexts, restored, snapshot
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.core.view import View
 from weft.policies.registry import POLICIES
@@ -180,12 +180,25 @@ def sitting(ledger: Ledger) -> dict[str, list[str]]:
 def test_a_snapshot_of_before_devices_were_shared_can_still_be_read(make: Make) -> None:
     taken = json.loads(json.dumps(snapshot(lively(make).ledger)))
     for job in taken["jobs"]:
-        del job["lane"], job["seating"], job["measured"]
+        for name in ("lane", "seating", "measured"):
+            job.pop(name, None)
     for node, _, _ in taken["nodes"]:
         del node[3:]
     again = restored(taken)
     again.validate()
     assert running(Scheduler(again, POLICIES["fifo"]())) == running(lively(make))
+
+
+def test_a_snapshot_that_leaves_nothing_out_can_still_be_read(make: Make) -> None:
+    taken = json.loads(json.dumps(snapshot(lively(make).ledger)))
+    whole = {**taken, "jobs": [{**AT_FIRST, "since_s": job["tie"][0], **job} for job in taken["jobs"]]}
+    assert json.loads(json.dumps(snapshot(restored(json.loads(json.dumps(whole)))))) == taken
+
+
+def test_a_snapshot_as_text_is_the_snapshot(make: Make) -> None:
+    texts, scheduler = SnapshotTexts(), lively(make)
+    for _ in range(2):  # the second time, what has only waited is known
+        assert json.loads(texts.text(scheduler.ledger)) == json.loads(json.dumps(snapshot(scheduler.ledger)))
 
 
 def test_seats_are_taken_and_left_again_from_the_log(make: Make) -> None:

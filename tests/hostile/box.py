@@ -18,12 +18,14 @@ from sandbox import Done, Sandbox
 from underweft import bare
 from waiting import wait_until
 from weft.home import Home
+from weft.node.cgroups import find_fences
+from weft.node.strays import end_left_over
 from weft.unixhttp import Connection
 
 Attack = Callable[[str], AbstractContextManager[None]]
 BYSTANDER = Path(__file__).with_name("bystander.py")
 NOWHERE = "/nonexistent"
-BARE_STEPS = 4_000
+STEP = re.compile(r"^step .*\n", re.MULTILINE)
 PAUSE_S = 0.05
 ANSWER_S = 30.0
 SETTINGS = "silent_s = 3\nstop_grace_s = 1\npause_grace_s = 2\n"
@@ -125,10 +127,11 @@ class Box:
         return int(text) if text.isdigit() and self.is_alive(int(text)) else 0
 
     def is_alive(self, pid: int) -> bool:
-        state = self._stat(pid)
+        state = self.state_of(pid)
         return state not in ("", "Z", "X")
 
-    def _stat(self, pid: int) -> str:
+    def state_of(self, pid: int) -> str:
+        """One letter, as /proc has it; none if there is no such process."""
         path = self.sandbox.outside(Path(f"/proc/{pid}/stat"))
         try:
             return path.read_text().rpartition(")")[2].split()[0]
@@ -178,15 +181,24 @@ class Box:
     def finish_bystanders(self) -> None:
         """They finish, and have computed what they compute alone."""
         for bystander in self.bystanders:
+            bystander.stop()
+        for bystander in self.bystanders:
             bystander.finish()
+        steps = max((bystander.steps for bystander in self.bystanders), default=0)
+        alone = STEP.findall(bare(BYSTANDER, NOWHERE, "0", str(steps)))
+        for bystander in self.bystanders:
+            assert bystander.lines == alone[: bystander.steps], "the bystander computed something else than alone"
 
     def close(self) -> None:
-        """Everything in the sandbox ends."""
+        """Everything in the sandbox ends. Its cgroups are outside of it."""
         if self._connection is not None:
             self._connection.close()
         if not self.sandbox.is_isolated:
             self.weft("down", "--stop-jobs")
         self.sandbox.close()
+        fences = find_fences("auto", self.home.root)
+        end_left_over(fences.left_over(()))
+        fences.remove()
 
 
 class Bystander:
@@ -198,7 +210,7 @@ class Bystander:
 
     @property
     def lines(self) -> list[str]:
-        return re.findall(r"^step .*\n", self._box.log(self.job_id), re.MULTILINE)
+        return STEP.findall(self._box.log(self.job_id))
 
     @property
     def steps(self) -> int:
@@ -211,11 +223,11 @@ class Bystander:
             lambda: f"bystander {self.job_id} makes a step after its {steps}th: {self._box.job(self.job_id)}",
         )
 
-    def finish(self) -> None:
+    def stop(self) -> None:
+        """It ends after its next step."""
         self._stop_file.touch()
+
+    def finish(self) -> None:
         job = self._box.wait_for(self.job_id)
         assert job["state"] == "SUCCEEDED", job
         assert job["attempt"] == 1, f"the bystander was started again: {job}"
-        alone = re.findall(r"^step .*\n", bare(BYSTANDER, NOWHERE, "0", str(BARE_STEPS)), re.MULTILINE)
-        assert self.steps <= BARE_STEPS, "the bystander outran its comparison: make BARE_STEPS larger"
-        assert self.lines == alone[: self.steps], "the bystander computed something else than alone"

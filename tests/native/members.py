@@ -19,7 +19,7 @@ from compiled import NATIVE, build
 
 from waiting import PATIENCE_S, state_of
 
-TURNSTILE = ("turnstile.c", "membership.c", "lane_page.c", "process.c")
+TURNSTILE = ("turnstile.c", "membership.c", "lane_page.c", "process.c", "guard.c")
 MEMBERS_AT, MEMBER_WORDS = 16, 16
 FAIL_POINTS = sorted(
     point

@@ -26,6 +26,7 @@ TRIOS = [
     ("inference", "inference_scripted", "two_phase"),
     ("two_optimizers", "distilled", "n_critic"),
     ("unusual", "compiled", "inference_compiled"),
+    ("sweep", "cells", "cnn"),  # optimizers and models that come and go
 ]
 
 pytestmark = pytest.mark.skipif(library_path() is None, reason="the native library was not built")

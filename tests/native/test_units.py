@@ -15,11 +15,15 @@ import pytest
 from compiled import NATIVE, build
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
-CORE = ("memory.c", "limiting.c", "swapping.c", "sharing.c", "forking.c", "arena.c", "cpu.c", "world.c")
+WORLD = ("world.c", "thread_status.c", "stop_signal.c")
+CORE = ("memory.c", "limiting.c", "overflow.c", "swapping.c", "sharing.c", "forking.c", "arena.c", "cpu.c", *WORLD)
 PROGRAMS = {
     "test_arena": ("arena.c",),
-    "test_world": ("world.c",),
+    "test_world": WORLD,
+    "test_blocked_signals": WORLD,
+    "test_ordinary_signal": ("world.c", "thread_status.c"),
     "test_memory": CORE,
+    "test_overflow": CORE,
     "test_swapping": CORE,
     "test_sharing": CORE,
     "test_forking": CORE,

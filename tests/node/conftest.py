@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from nodes import Node, a_node
+
+from weft.node.mounts import is_in_memory
+from weft.node.private import SHARED_MEMORY
 
 
 @pytest.fixture
@@ -19,3 +26,12 @@ def node(unstarted: Node) -> Node:
     unstarted.start()
     unstarted.await_hello()
     return unstarted
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    if not is_in_memory(SHARED_MEMORY) or not os.access(SHARED_MEMORY, os.W_OK):
+        pytest.skip("needs a /dev/shm in memory")
+    folder = Path(tempfile.mkdtemp(prefix="weft-test-", dir=SHARED_MEMORY))
+    yield folder
+    shutil.rmtree(folder)

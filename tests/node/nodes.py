@@ -18,7 +18,9 @@ from typing import Any
 
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.home import Home
+from weft.node.cgroups import find_fences
 from weft.node.fencing import Tree, end_tree, members
+from weft.node.strays import end_left_over
 
 COORDINATOR = [sys.executable, "-m", "weft.node.coordinator"]
 FINAL = ("ended", "lost", "left")
@@ -120,6 +122,8 @@ class Node:
         self.daemon = Daemon(self.home.node_socket)
         self.process: subprocess.Popen[bytes] | None = None
         self.folder = folder
+        self.fence = "auto"
+        self.fences = find_fences("auto", root)
 
     def start(self, devices: str = "cpu=2", **env: str) -> int:
         kept = {name: text for name, text in os.environ.items() if not name.startswith(("WEFT_", "COV_", "PYTEST"))}
@@ -127,7 +131,7 @@ class Node:
         self._env = env
         with (self.home.root / "node.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*COORDINATOR, "--devices", devices],
+                [*COORDINATOR, "--devices", devices, "--fence", self.fence],
                 env={**kept, "WEFT_HOME": str(self.home.root), **env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -218,7 +222,7 @@ class Node:
     def alive(self) -> list[int]:
         """Processes that belong to jobs of this node."""
         marks = {f"{self.run}/{job}.{attempt}.{task}" for job in "123" for attempt in (1, 2, 3) for task in (0, 1)}
-        return [each.pid for each in members(Tree(frozenset(), frozenset(marks)))]
+        return [each.pid for each in members(Tree(marks=frozenset(marks)))]
 
     def shepherd(self, job: str = "1", attempt: int = 1, task: int = 0) -> int:
         path = self.home.task(job, attempt, task) / "shepherd.json"
@@ -238,8 +242,10 @@ class Node:
             self.kill()
         self.daemon.leave()
         marks = {f"{self.run}/{job}.{attempt}.{task}" for job in "123" for attempt in (1, 2, 3) for task in (0, 1)}
-        end_tree(Tree(frozenset(), frozenset(marks)))
+        end_tree(Tree(marks=frozenset(marks)))
         shutil.rmtree(self.run)
+        end_left_over(self.fences.left_over(()))
+        self.fences.remove()
 
 
 @contextmanager

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from nodes import COORDINATOR, Node, lives
 
 from waiting import PATIENCE_S, wait_until
-from weft.node.link import FAILED_S
+from weft.limits import ORDER_LINE_BYTES
 
 UNTIL_TOLD = "while [ ! -e {} ]; do sleep 0.01; done; "
 DAEMONISED = (  # a double fork, a session of its own, another environment, and nothing open
@@ -230,18 +230,16 @@ def test_a_job_that_is_put_off_after_its_launch_failed_holds_no_device(node: Nod
     assert node.daemon.end("2")["exit_code"] == 0
 
 
-def test_an_order_that_cannot_be_followed_is_asked_for_again_and_holds_up_no_other(node: Node) -> None:
+def test_an_attempt_whose_records_cannot_be_read_is_lost_and_holds_up_no_other(node: Node) -> None:
     loop = node.home.job("1") / "attempts"
     loop.parent.mkdir(parents=True)
-    loop.symlink_to(loop)  # its records cannot be read
+    loop.symlink_to(loop)
     node.daemon.on_hello = lambda: [node.run_order("true"), node.run_order("true", job="2", on=(1,))]
-    began_s = time.monotonic()
     node.daemon.hang_up()
     assert node.daemon.end("2")["exit_code"] == 0
-    wait_until(lambda: len(node.daemon.hellos) == 3, "it says hello again")
-    assert time.monotonic() - began_s > FAILED_S
-    loop.unlink()
-    assert node.daemon.end()["exit_code"] == 0
+    assert "its record attempt.json is damaged" in node.daemon.next("lost")["message"]
+    node.daemon.send(node.run_order("true", attempt=2, generation=2))
+    assert node.daemon.next("ended")["exit_code"] == 0
 
 
 def test_what_the_daemon_does_not_know_is_ended(node: Node) -> None:
@@ -320,3 +318,72 @@ def test_a_gang_ends_as_the_first_of_its_ranks_that_fails(node: Node) -> None:
     node.daemon.send(node.run_order("sh", "-c", code, on=(0, 1), tasks=2))
     assert node.daemon.end()["exit_code"] == 5
     assert not node.alive()
+
+
+def test_a_job_may_open_as_many_files_as_weft_was_started_with(unstarted: Node) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowered = min(hard, 512)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowered, hard))
+    try:
+        pid = unstarted.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    unstarted.await_hello()
+    assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (min(hard, 1 << 16), hard)
+    unstarted.daemon.send(unstarted.run_order("sh", "-c", "ulimit -n; ulimit -Hn; env | grep SOFT_NOFILE"))
+    unstarted.daemon.end()
+    assert unstarted.output().split() == [str(lowered), str(hard)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"command": []}, "malformed"),
+        ({"command": "true"}, "malformed"),
+        ({"command": ["true", 7]}, "not a text"),
+        ({"env": {"A": 7}}, "not a text"),
+        ({"env": [["A", "b"]]}, "malformed"),
+        ({"cwd": None}, "not a text"),
+        ({"umask": "022"}, "makes no sense"),
+        ({"tasks": 0}, "malformed"),
+        ({"devices_per_task": -1}, "makes no sense"),
+    ],
+)
+def test_an_order_that_cannot_be_followed_is_refused_and_the_next_one_is_followed(
+    node: Node, changed: dict[str, object], why: str
+) -> None:
+    node.daemon.send(node.run_order("true", **changed))
+    assert why in node.daemon.next("refused")["message"]
+    node.daemon.send(node.run_order("true", job="2"))
+    assert node.daemon.end("2")["exit_code"] == 0
+
+
+def test_lines_that_are_no_messages_are_skipped(node: Node) -> None:
+    assert node.daemon._stream is not None
+    long_order = node.run_order("true", "x" * ORDER_LINE_BYTES)
+    for line in (b"{", b"\xff\xfe", b"", b"7", b'{"type": []}', b"[" * 100_000, json.dumps(long_order).encode()):
+        node.daemon._stream.sendall(line + b"\n")
+    assert "too long" in node.daemon.next("refused")["message"]
+    node.daemon.send({"type": "run", "job": "3", "attempt": 1})
+    assert node.daemon.next("refused", "3")["message"]
+    node.daemon.send(node.run_order("true", job="2"))
+    assert node.daemon.end("2")["exit_code"] == 0
+    assert len(node.daemon.hellos) == 1, "the line was never closed"
+
+
+def test_without_descriptors_no_job_is_started_and_those_that_run_go_on(node: Node) -> None:
+    assert node.process is not None
+    pid, go_on = node.process.pid, node.folder / "go-on"
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    node.daemon.send(node.run_order("sh", "-c", UNTIL_TOLD.format(go_on)))
+    node.daemon.next("started")
+    is_open = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (is_open + 3, before[1]))
+    node.daemon.send(node.run_order("true", job="2", on=(1,)))
+    wait_until(lambda: "few are left" in str(node.daemon.progress[-1:]), "it says so")
+    assert not node.daemon.all("started", "2")
+    go_on.touch()
+    assert node.daemon.end()["exit_code"] == 0
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    assert node.daemon.end("2")["exit_code"] == 0
+    wait_until(lambda: not node.daemon.progress[-1]["warnings"], "nothing is left to say")

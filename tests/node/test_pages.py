@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +20,6 @@ from weft.node.pages import further_pages, make_page, page_for_a_task, remove_pa
 from weft.runtime import layout
 from weft.runtime.page import Page, create, open_page, start_time
 
-SHM = Path("/dev/shm")
 NOBODY = 2**22 + 1  # above any pid
 
 MOUNTINFO = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -33,15 +30,6 @@ MOUNTINFO = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 27 26 8:2 / /data rw - xfs /dev/sdb rw
 28 27 0:30 /sub /data/fast rw - ramfs none rw
 """
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    if not is_in_memory(SHM) or not os.access(SHM, os.W_OK):
-        pytest.skip("needs a /dev/shm in memory")
-    folder = Path(tempfile.mkdtemp(prefix="weft-test-", dir=SHM))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -148,18 +136,28 @@ def test_a_page_of_the_same_name_in_our_folder_may_be_another_containers_and_is_
     assert list(theirs.parent.iterdir()) == [theirs]
 
 
-def test_a_folder_that_somebody_else_prepared_for_us_is_not_used(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_another_user_prepared_for_us_is_not_used(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (shm / "trap").mkdir()
     (shm / f"weft-{os.getuid()}").symlink_to(shm / "trap")
-    (shm / "run").mkdir()
     monkeypatch.setattr(private, "SHARED_MEMORY", shm)
+    with page_for_a_task(None) as page:
+        folder = Path(page.path).parent
+        assert folder.parent == shm
+        assert folder.name.startswith(f"weft-{os.getuid()}-")
+    with page_for_a_task(None) as page:
+        assert Path(page.path).parent == folder, "every process finds the same one"
+    assert list((shm / "trap").iterdir()) == []
+
+
+def test_without_shared_memory_the_folder_is_the_login_sessions(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shm / "run").mkdir()
+    monkeypatch.setattr(private, "SHARED_MEMORY", Path("/proc/no such folder"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(shm / "run"))
     with page_for_a_task(None) as page:
         assert Path(page.path).parent == shm / "run" / "weft"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     with pytest.raises(WeftError, match="no place in memory for control pages"):
         make_page(None)
-    assert list((shm / "trap").iterdir()) == []
 
 
 def test_a_page_with_a_path_stays_and_shows_how_it_ended(shm: Path) -> None:
@@ -205,7 +203,7 @@ def test_a_page_of_another_version_or_cut_short_is_refused_and_untouched(shm: Pa
 
 def test_what_is_no_file_is_refused(shm: Path) -> None:
     os.mkfifo(shm / "pipe")
-    assert "cannot be mapped as a control page" in refusal(shm / "pipe")
+    assert "it is no regular file" in refusal(shm / "pipe")
     (shm / "folder").mkdir()
     assert "Is a directory" in refusal(shm / "folder")
     assert "there is no folder" in refusal(shm / "gone" / "a.page")

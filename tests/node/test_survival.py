@@ -233,7 +233,7 @@ def test_an_attempt_whose_page_cannot_be_read_is_lost_and_no_other_is(node: Node
     lost = node.daemon.end()
     assert lost["what"] == "lost"
     assert lost["message"] == f"{page} is a control page of version 99; this weft knows {layout.PAGE_VERSION}"
-    assert not fencing.members(fencing.Tree(frozenset(), frozenset({f"{node.run}/1.1.0"})))
+    assert not fencing.members(fencing.Tree(marks=frozenset({f"{node.run}/1.1.0"})))
     over.touch()
     assert node.daemon.end("2")["exit_code"] == 4
     wait_until(lambda: not page.exists(), "the page is removed")

@@ -193,7 +193,7 @@ def test_what_the_duty_inserts_is_in_no_step() -> None:
         out, err, status = running.end()
         assert status == 0, err
         rank = running.task.status().ranks[0]
-        steps_s = sum(running.task._pages[0].words[layout.DURATIONS : layout.DURATIONS + 40].tolist()) / 1e9
+        steps_s = sum(running.task._pages[0].look().durations_ns) / 1e9
     assert rank.idle_s > 0.5 * float(out)
     assert steps_s + rank.idle_s <= float(out) + 0.001
 

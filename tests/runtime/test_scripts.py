@@ -32,6 +32,8 @@ PLAIN = [
     "td3_delayed",
     "two_phase",
     "unusual",
+    "sweep",
+    "cells",
     "threaded",
     "compiled",
 ]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import importlib.util
+import json
 import os
 import platform
 import shutil
 import stat
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +25,7 @@ from weft.client import Client, NotRunningError
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.bounds import the_library
+from weft.node.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
 from weft.node.mounts import file_system
 from weft.node.private import private_folder
 from weft.runtime.futex import CALLS
@@ -31,6 +35,7 @@ OLDEST_PYTHON = (3, 11)
 LEAST_DISK_BYTES = 1 << 30
 LEAST_MEMORY_BYTES = 16 << 20
 MOST_SKEW_S = 2.0
+ESCAPES = "a process that leaves its session, clears its environment and outlives weft's own processes can escape"
 OFF_WITHOUT_LIBRARY = "lanes, duty, overflow, swap-out, limits of device memory alone, and what jobs use of it"
 
 
@@ -51,9 +56,11 @@ def findings() -> list[Finding]:
         *_home(home),
         _pages(),
         _pidfd(),
+        _fencing(home),
         _futex(),
         _nvml(),
         _settings(home),
+        *_log(home),
         *_daemon(home),
     ]
 
@@ -119,6 +126,19 @@ def _pidfd() -> Finding:
     return Finding("pidfd", True, "offered")
 
 
+def _fencing(home: Home) -> Finding:
+    """As the coordinator found it where it runs; before its first start, as it is here. Scans alone are no fault."""
+    if home.fencing.is_file():
+        says = home.fencing.read_text(encoding="utf-8", errors="replace").strip()
+    else:
+        there = next(each for each in [home.root, *home.root.parents] if each.exists())
+        fences = find_fences("auto", there)
+        fences.remove()
+        says = fences.says
+    is_by_cgroup = says.startswith(BY_CGROUP)
+    return Finding("fencing", True, says if is_by_cgroup else f"{says}; {ESCAPES}. To have one: {HOW_TO_HAVE_ONE}")
+
+
 def _futex() -> Finding:
     call = CALLS.get(platform.machine())
     if call is None:
@@ -158,6 +178,23 @@ def _settings(home: Home) -> Finding:
         return Finding("settings", False, error.message, error.hint)
     where = home.settings if home.settings.exists() else "no weft.toml; all is as by default"
     return Finding("settings", True, f"{where}; by that the policy is {settings.policy}")
+
+
+def _log(home: Home) -> Iterator[Finding]:
+    """Is it what was written, and how old is the newest copy of it?"""
+    if not home.database.exists() and not home.watermark.exists():
+        return
+    command = [sys.executable, "-P", "-m", "weft.control.maintenance", "check"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
+    try:
+        problems = json.loads(done.stdout)["problems"]
+    except (ValueError, KeyError, TypeError):
+        problems = [(done.stderr.strip().splitlines() or ["it cannot be read"])[-1]]
+    says = f"{len(problems)} faults: {problems[0]}" if problems else "sound"
+    yield Finding("log", not problems, says, "weft down, then weft repair; jobs that run go on")
+    ages_s = [time.time() - each.stat().st_mtime for each in home.backups.glob("weft-*.db")]
+    says = f"the newest is {min(ages_s) / 3600:.1f} h old, of {len(ages_s)}" if ages_s else "none yet"
+    yield Finding("backups", True, f"{says}, in {home.backups}; weft backup makes one")
 
 
 def _daemon(home: Home) -> Iterator[Finding]:

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from weft.cli.ids import complete_job
-from weft.cli.shown import clock, count, letters, local_time, printable, reason, shortened, show_json, show_table
+from weft.cli.shown import (
+    clock,
+    count,
+    letters,
+    local_time,
+    printable,
+    reason,
+    shortened,
+    show_json,
+    show_table,
+    tell_of_more,
+)
+
+if TYPE_CHECKING:
+    from weft.client import Client
 
 HEADS = ("ID", "NAME", "TENANT", "ST", "EXIT", "SUBMITTED", "WAITED", "TIME", "STEPS", "PREEMPTED", "REASON")
+
+
+MORE = "--limit N lists N"
 
 
 @click.command(short_help="List the jobs that have ended, or all that happened to one.")
@@ -31,9 +50,11 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
         for event in () if is_json else events:
             click.echo(f"{local_time(event['at'])}  {printable(event['text'])}")
         return
-    jobs = Client().history(limit)
+    client = Client()
+    jobs = client.history(limit)
     if is_json:
         show_json(jobs)
+        tell_of_more(len(jobs), _total(client, len(jobs), limit), MORE)
         return
     rows = [
         (
@@ -52,3 +73,8 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
         for job in jobs
     ]
     show_table(HEADS, rows)
+    tell_of_more(len(jobs), _total(client, len(jobs), limit), MORE)
+
+
+def _total(client: Client, shown: int, limit: int) -> int:
+    return shown if shown < limit else int(client.history_page(limit=1).get("total", shown))

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMPLETION_S = 1.0
+OFFERED = 100
+"""More than this nobody chooses from; a further digit leaves fewer."""
 
 
 def complete_job(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -21,7 +23,8 @@ def complete_job(context: click.Context, argument: click.Parameter, incomplete: 
     from weft.client import Client
 
     try:
-        jobs = Client(timeout_s=COMPLETION_S).queue(all=context.info_name in ("status", "why", "logs", "history"))
+        is_all = context.info_name in ("status", "why", "logs", "history")
+        jobs = Client(timeout_s=COMPLETION_S).page(is_all, limit=OFFERED, prefix=incomplete or None)["jobs"]
     except (WeftError, OSError):
         return []
     return [

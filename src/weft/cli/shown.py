@@ -39,6 +39,12 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         click.echo("  ".join([*padded, line[-1]])[:limit].rstrip())
 
 
+def tell_of_more(shown: int, total: int, hint: str) -> None:
+    """On stderr, so that what reads the list does not take it for a job."""
+    if total > shown:
+        click.echo(f"and {total - shown:,} more; {hint}", err=True)
+
+
 def terminal_size() -> tuple[int, int]:
     """Columns and rows of whichever of our three files is a terminal."""
     for fd in (1, 2, 0):

@@ -64,6 +64,8 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "ran", clock(job.get("run_s")) + limit
     if job["steps"]:
         yield "steps", f"{count(job['steps'])}, {rate(job['step_rate_hz'])} a second"
+    elif job["state"] in ("RUNNING", "PAUSED"):
+        yield "steps", "none seen yet; without steps, a pause stops its processes where they are"
     yield "reported", ", ".join(metrics(job))
     yield "ends in", clock(job.get("eta_s"))
     yield "memory", device_memory(job)

@@ -89,7 +89,11 @@ class OneJob(Job):
 
 
 class Jobs(BaseModel):
+    """A page. Jobs that come or go between two pages make no other job appear twice, or not at all."""
+
     jobs: list[Job]
+    total: int = Field(description="of all pages together, as of now")
+    next_cursor: str | None = Field(description="for the next page; null: this is the last")
 
 
 class Ahead(BaseModel):

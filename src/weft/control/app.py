@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,10 +17,12 @@ from starlette.exceptions import HTTPException
 
 from weft import __version__
 from weft.control import answers
+from weft.control.bodies import Bodies
 from weft.control.happenings import events
 from weft.control.house import House
 from weft.control.inputs import Cancel, Hold, Release, Submit
-from weft.control.models import JobId, JobRequest, PolicyName, Shutdown
+from weft.control.listing import MOST_A_PAGE, Wanted
+from weft.control.models import ID, ROOM_BYTES, JobId, JobRequest, PolicyName, Shutdown
 from weft.control.record import State
 from weft.control.refusals import ConflictError, NotFoundError
 from weft.control.store import StoreError
@@ -28,6 +30,8 @@ from weft.control.views import Json, nodes_json
 from weft.control.why import why_ended, why_live, with_estimate
 from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
+from weft.limits import body_bytes
+from weft.tail import NoFileError, read_piece
 
 CODES = (
     (NotFoundError, 404),
@@ -35,18 +39,25 @@ CODES = (
     (InputError, 400),
     (StoreError, 507),
     (LeavingError, 503),
+    (NoFileError, 409),
     (WeftError, 500),
 )
 ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
-PIECE_BYTES = 1 << 16
+MOST_SAID = 500
+"""Letters of a refusal: it repeats what was sent."""
 LOOK_EVERY_S = 0.1
+Limit = Annotated[int, Query(ge=1, le=MOST_A_PAGE, description="of jobs on a page")]
+Cursor = Annotated[str | None, Query(pattern=ID, description="next_cursor of the page before")]
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": answers.Problem, "description": text}
     for code, text in (
         (400, "What was asked for cannot be done as written"),
         (404, "Nothing has that name"),
+        (408, "The body did not come in time"),
         (409, "Not in the state that the job is in"),
+        (413, "The body is too large"),
         (422, "What was sent is malformed"),
+        (503, "There are too many requests; try again after the time that the answer says"),
         (507, "The log could not be written; nothing was accepted"),
     )
 }
@@ -57,6 +68,12 @@ class Plain(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False).encode("ascii")
+
+
+class Encoded(Response):
+    """JSON that is text already."""
+
+    media_type = "application/json"
 
 
 def make_app(house: House) -> FastAPI:
@@ -70,6 +87,7 @@ def make_app(house: House) -> FastAPI:
         default_response_class=Plain,
         responses=PROBLEMS,
     )
+    app.add_middleware(Bodies, most_bytes=body_bytes(ROOM_BYTES))
     app.add_exception_handler(WeftError, _say_error)
     app.add_exception_handler(RequestValidationError, _say_malformed)
     app.add_exception_handler(HTTPException, _say_http)
@@ -82,32 +100,32 @@ def make_app(house: House) -> FastAPI:
 def _jobs(app: FastAPI, house: House) -> None:
     @app.post("/v1/jobs", status_code=201, response_model=answers.Submitted)
     async def submit(request: JobRequest) -> Response:
-        env = dict(os.environ) if request.env is None else request.env
-        return Plain(await house.ask(Submit(request.complete(), env, request.request_id)), 201)
+        return Plain(await house.ask(Submit(request.complete(), request.environment, request.request_id)), 201)
 
     @app.get("/v1/jobs", response_model=answers.Jobs)
     async def jobs(
         all: bool = False,  # noqa: A002 - as it is called in the query
-        state: Annotated[str | None, Query(max_length=20)] = None,
+        state: answers.JobState | None = None,
         name: Annotated[str | None, Query(max_length=200)] = None,
-        limit: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
+        tenant: Annotated[str | None, Query(max_length=200)] = None,
+        prefix: Annotated[str | None, Query(pattern="^[0-9_]{1,30}$", description="of its id")] = None,
+        limit: Limit = MOST_A_PAGE,
+        cursor: Cursor = None,
     ) -> Response:
-        async with house.settled:
-            live = [house.live(record) for record in house.desk.records.values()]
-            ended = house.store.all("ended_jobs", state, name, limit) if all or state in ENDED else []
-        found = [job for job in live if state in (None, job["state"]) and name in (None, job["name"])]
-        return Plain({"jobs": [*found, *(house.views.ended(row) for row in reversed(ended))][:limit]})
+        return Encoded(await house.page(Wanted(state, name, tenant, prefix, all, cursor, limit)))
 
     @app.get("/v1/history", response_model=answers.Jobs)
-    async def history(limit: Annotated[int, Query(ge=1, le=1_000_000)] = 100) -> Response:
-        return Plain({"jobs": [house.views.ended(row) for row in house.store.all("ended_jobs", None, None, limit)]})
+    async def history(limit: Limit = 100, cursor: Cursor = None) -> Response:
+        return Encoded(await house.history(limit, cursor))
 
 
 def _one_job(app: FastAPI, house: House) -> None:
     @app.get("/v1/jobs/{job_id}", response_model=answers.OneJob)
     async def job(job_id: JobId) -> Response:
-        async with house.settled:
-            return Plain({**house.job(job_id), "env": dict.fromkeys(house.variables(job_id), "(hidden)")})
+        def look() -> Json:
+            return {**house.job(job_id), "env": dict.fromkeys(house.variables(job_id), "(hidden)")}
+
+        return Plain(await house.reading.look(look))
 
     @app.get("/v1/jobs/{job_id}/wait", response_model=answers.Job)
     async def wait(
@@ -115,26 +133,25 @@ def _one_job(app: FastAPI, house: House) -> None:
         timeout_s: Annotated[float, Query(ge=0, le=3600, allow_inf_nan=False)] = 30.0,
         state_not: Annotated[str | None, Query(max_length=20)] = None,
     ) -> Response:
-        def is_so(job: Json) -> bool:
-            return job["finished_at"] is not None or (state_not is not None and job["state"] != state_not)
+        def is_so(state: str) -> bool:
+            return state in ENDED or (state_not is not None and state != state_not)
 
         return Plain(await house.wait_until(job_id, is_so, timeout_s))
 
     @app.get("/v1/jobs/{job_id}/why", response_model=answers.Why)
     async def why(job_id: JobId) -> Response:
-        async with house.settled:
-            if job_id in house.desk.records:
-                now = house.clock.peek()
-                answer = why_live(house.desk, house.store, house.views, job_id, now, house.new_policy)
-            else:
-                answer = why_ended(house.row(job_id), house.store)
-        return Plain(await with_estimate(answer))
+        def look() -> Json:
+            if job_id not in house.desk.records:
+                return why_ended(house.row(job_id), house.store)
+            now = house.clock.peek()
+            return why_live(house.desk, house.store, house.views, job_id, now, house.new_policy)
+
+        return Plain(await with_estimate(await house.reading.look(look)))
 
     @app.get("/v1/jobs/{job_id}/history", response_model=answers.Happenings)
     async def history_of(job_id: JobId) -> Response:
-        async with house.settled:
-            house.job(job_id)
-        return Plain({"events": events(house.store.all("log_of_job", job_id))})
+        await house.reading.look(house.check_known, job_id)
+        return Plain({"events": await house.reading.aside(lambda: events(house.store.all("log_of_job", job_id)))})
 
     @app.get("/v1/jobs/{job_id}/logs", response_class=StreamingResponse)
     async def logs(
@@ -144,11 +161,14 @@ def _one_job(app: FastAPI, house: House) -> None:
         offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
         follow: bool = False,
     ) -> Response:
-        async with house.settled:
-            house.job(job_id)
+        await house.reading.look(house.check_known, job_id)
         path = house.home.log(job_id, task, split=stream == "err")
-        if not path.exists() and not (follow and job_id in house.desk.records):
-            raise NotFoundError(f"task {task} of job {job_id} has written nothing to {stream}", "has it started?")
+        try:
+            read_piece(path, offset)
+        except OSError as error:
+            if not (follow and job_id in house.desk.records):
+                message = f"task {task} of job {job_id} has written nothing to {stream}"
+                raise NotFoundError(message, "has it started?") from error
         return StreamingResponse(_pieces(house, job_id, path, offset, follow), media_type="text/plain; charset=utf-8")
 
     @app.post("/v1/jobs/{job_id}/cancel", response_model=answers.Changed)
@@ -167,13 +187,11 @@ def _one_job(app: FastAPI, house: House) -> None:
 def _around(app: FastAPI, house: House) -> None:
     @app.get("/v1/health", response_model=answers.Health)
     async def health() -> Response:
-        async with house.settled:
-            return Plain(house.health())
+        return Plain(house.health())  # from what the writer has published: it is not waited for
 
     @app.get("/v1/nodes", response_model=answers.Nodes)
     async def nodes() -> Response:
-        async with house.settled:
-            return Plain({"nodes": nodes_json(house.desk, house.link.is_up)})
+        return Plain({"nodes": await house.reading.look(lambda: nodes_json(house.desk, house.link.is_up))})
 
     @app.get("/v1/policy", response_model=PolicyName)
     async def policy() -> Response:
@@ -189,10 +207,10 @@ def _around(app: FastAPI, house: House) -> None:
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        from weft.control.metrics import CONTENT_TYPE, exposition
+        from weft.control.metrics import CONTENT_TYPE, exposition, seen_now
 
-        async with house.settled:
-            return Response(exposition(house), media_type=CONTENT_TYPE)
+        seen = await house.reading.look(seen_now, house)
+        return Response(await house.reading.aside(exposition, house.store, seen), media_type=CONTENT_TYPE)
 
     @app.get("/v1/docs", include_in_schema=False)
     async def docs() -> Response:
@@ -200,15 +218,16 @@ def _around(app: FastAPI, house: House) -> None:
 
 
 async def _pieces(house: House, job_id: str, path: Path, offset: int, follow: bool) -> AsyncIterator[bytes]:
-    """A log from an offset on; followed, until its job is over and everything is read."""
+    """A log from an offset on; followed, until its job is over and everything is read.
+
+    It is not kept open: a client may take its time.
+    """
     while True:
         is_over = job_id not in house.desk.records
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(offset)
-                while piece := file.read(PIECE_BYTES):
-                    offset += len(piece)
-                    yield piece
+        with suppress(OSError, NoFileError):
+            while piece := read_piece(path, offset):
+                offset += len(piece)
+                yield piece
         if is_over or not follow:
             return
         await asyncio.sleep(LOOK_EVERY_S)
@@ -226,8 +245,9 @@ async def _say_malformed(request: Request, error: Exception) -> Response:
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
     what = str(first["msg"]).removeprefix("Value error, ")
     message, _, hint = what.partition("\nhint: ")
+    said = f"{where}: {message}" if where else message
     return Plain(
-        {"error": f"{where}: {message}" if where else message, "hint": hint or "weft --help; for programs: /v1/docs"},
+        {"error": said[:MOST_SAID], "hint": hint or "weft --help; for programs: /v1/docs"},
         422,
     )
 

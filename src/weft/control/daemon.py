@@ -9,31 +9,39 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
 
 from weft.control.app import make_app
+from weft.control.care import Care
 from weft.control.clock import Clock
+from weft.control.connections import Connections, RestConnection, most_connections
 from weft.control.desk import Desk
-from weft.control.fold import load_desk
 from weft.control.house import PATIENCE_S, House
 from weft.control.link import Link
-from weft.control.peers import OwnConnections
+from weft.control.listener import Listener
+from weft.control.opening import folded, open_log
 from weft.control.store import Store
 from weft.control.supervision import Supervision
 from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
+from weft.identity import forget_run_folder
+from weft.node import descriptors
+from weft.node.cgroups import find_fences
 from weft.node.devices import discover, load_nvml
-from weft.node.sole import taken_lock
+from weft.node.regular import clear_place, is_socket
+from weft.node.sole import holder_of, taken_lock
+from weft.node.supervisor import Supervisor
 from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
 
 BACKLOG = 512
-LOOK_EVERY_S = 2.0
+SWITCH_S = 0.001
+"""After so long a thread lets another one compute: what is asked of the daemon does not wait for a decision."""
 
 log = logging.getLogger(__name__)
 
@@ -44,24 +52,29 @@ async def serve(
     """Until somebody asks to leave. Jobs that run are left as they are. `filed` is what weft.toml alone says."""
     clock = Clock(store.last_mark())
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
-    link = Link(store.environment, graces, strict_memory=settings.strict_memory)
+    link = Link(
+        store.environment,
+        graces,
+        strict_memory=settings.strict_memory,
+        is_coordinator=lambda pid: holder_of(home.node_lock) in (None, 0, pid),
+    )
 
     def load() -> Desk:
-        return load_desk(store, house.new_policy() if house else named.build(), settings.quotas)
+        return folded(home, store, house.new_policy() if house else named.build(), settings.quotas)
 
     house: House | None = None
     writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
     link.join(writer)
     house = House(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
-    supervision = Supervision(home, link, settings.devices, settings.silent_s) if has_node else None
+    care = Care(home, store, settings.backup_every_s)
+    supervision = Supervision(home, link, settings.devices, settings.silent_s, settings.fence) if has_node else None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, house.leaving.set)
-    nodes = await link.listen(home.node_socket)
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(house),
-            http=OwnConnections,
+            http=RestConnection,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -70,51 +83,57 @@ async def serve(
         )
     )
     server.capture_signals = _as_they_are  # type: ignore[method-assign, assignment]
-    listening = _listen(home.socket)
-    tasks = [
-        asyncio.create_task(writer.run(), name="writer"),
-        *([asyncio.create_task(supervision.run(), name="supervision")] if supervision else []),
-        asyncio.create_task(server.serve([listening]), name="rest"),
-        asyncio.create_task(_keep_reachable(home, server, link), name="sockets"),
-        asyncio.create_task(house.leaving.wait(), name="leaving"),
-    ]
-    log.info("pid %d, %s, policy %s", os.getpid(), home.root, named.label)
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    failed = [task for task in done if task.get_name() != "leaving"]
-    for task in failed:
-        log.error("%s has ended", task.get_name(), exc_info=task.exception())
-    server.should_exit = True
+    connections = Connections(server, most_connections())
+    nodes, people = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
+    supervisor = Supervisor()
+    house.watched += [supervisor.warnings, connections.warnings, nodes.warnings, people.warnings, lambda: link.warnings]
+    house.watched.append(care.warnings)
+    lasting: dict[str, Callable[[], Awaitable[object]]] = {
+        "writer": writer.run,
+        "care of the log": care.run,
+        "rest": lambda: _answer(server),
+        "connections": connections.sweep,
+        "node socket": lambda: nodes.run(link.admit),
+        "rest socket": lambda: people.run(connections.admit),
+    }
     if supervision:
-        await supervision.leave()
+        lasting["supervision"] = supervision.run
+    nodes.open()
+    people.open()  # what cannot be bound at the start ends it, with a message
+    tasks = {name: supervisor.start(name, work) for name, work in lasting.items()}
+    log.info("pid %d, %s, policy %s", os.getpid(), home.root, named.label)
+    await house.leaving.wait()
+    await _end(tasks, "rest socket", "connections", "rest", *(["supervision"] if supervision else []))
+    people.close()
+    leaving = [*([server.shutdown()] if server.started else []), *([supervision.leave()] if supervision else [])]
+    for failed in await asyncio.gather(*leaving, return_exceptions=True):
+        if failed is not None:
+            log.error("leaving", exc_info=failed)
+    await _end(tasks, *tasks)
     nodes.close()
-    for task in tasks:
-        if task.get_name() != "rest":
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    link.close()
+    house.reading.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
-    with suppress(OSError):  # something of a job is still there
-        home.run.rmdir()
-    for task in failed:
-        task.result()  # what made it end is raised here
+    forget_run_folder(home.run)
 
 
-async def _keep_reachable(home: Home, server: uvicorn.Server, link: Link) -> None:
-    """Listen anew where somebody has removed our sockets: a log-out may empty the folders in memory (RemoveIPC)."""
-    while True:
-        await asyncio.sleep(LOOK_EVERY_S)
-        if not home.socket.exists() or not home.node_socket.exists():
-            log.warning("the sockets in %s are gone; listening anew", home.run)
-            home.make()
-            server.servers.append(await _serve_also(server, _listen(home.socket)))
-            await link.listen(home.node_socket)
+async def _end(tasks: dict[str, asyncio.Task[None]], *names: str) -> None:
+    ending = [tasks.pop(name) for name in names]
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
-async def _serve_also(server: uvicorn.Server, listening: socket.socket) -> asyncio.Server:
-    def connection() -> OwnConnections:
-        return OwnConnections(config=server.config, server_state=server.server_state, app_state={})
+async def _answer(server: uvicorn.Server) -> None:
+    """Its connections are accepted by us (listener.py), so it has no sockets of its own."""
+    server.should_exit = False
+    await server.serve([])
 
-    return await asyncio.get_running_loop().create_server(connection, sock=listening)
+
+def _listen_at(home: Home, path: Path) -> socket.socket:
+    home.make()  # its folder may have been removed with the socket
+    return _listen(path)
 
 
 def chosen_policy(store: Store, settings: Settings, filed: Settings) -> NamedPolicy:
@@ -146,7 +165,7 @@ def _as_they_are() -> _AsTheyAre:
 def _listen(path: Path) -> socket.socket:
     """A socket that is there once somebody listens, its owner's from the first instant on."""
     draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
+    clear_place(draft)
     listening = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
@@ -155,6 +174,8 @@ def _listen(path: Path) -> socket.socket:
         os.umask(before)
     listening.listen(BACKLOG)
     listening.setblocking(False)
+    if not is_socket(path) and (aside := clear_place(path)):
+        log.warning("something else than a socket was at %s; it is %s now", path, aside.name)
     draft.replace(path)
     return listening
 
@@ -168,16 +189,20 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     has_node = not flags.pop("no_node")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     os.umask(0o077)
+    descriptors.raise_limit()
     home = Home.find(environ)
     try:
         home.make()
         with taken_lock(home.daemon_lock, "daemon"):
-            store = Store(home.database)
+            store = open_log(home)
             try:
                 settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
                 if settings.devices:
                     discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
+                if settings.fence == "cgroup":
+                    find_fences(settings.fence, home.root)
                 named = chosen_policy(store, settings, filed)
+                sys.setswitchinterval(SWITCH_S)
                 os.chdir("/")  # the folder it was started in is nobody's business, and may go
                 asyncio.run(serve(home, settings, filed, named, store, has_node))
             finally:

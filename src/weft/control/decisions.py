@@ -50,6 +50,7 @@ def launch(desk: Desk, record: Record, now: float) -> None:
     """Its next attempt, on the devices it holds or sits on."""
     record.attempt += 1
     record.is_alive = True
+    desk.roster.alive[record.id] = record
     record.granted_at, record.attempt_started_at = now, None
     desk.out.attempts[record.id, record.attempt] = record.attempt_row()
     desk.out.orders.append(_run(desk, record))
@@ -57,7 +58,7 @@ def launch(desk: Desk, record: Record, now: float) -> None:
 
 def all_orders(desk: Desk) -> list[Order]:
     """What a node must do that knows of nothing: whoever is not named here is to go."""
-    alive = [(record, desk.job(record.id)) for record in desk.records.values() if record.is_alive]
+    alive = [(record, desk.job(record.id)) for record in desk.roster.alive_after()]
     stops = [stop_order(record, job.generation) for record, job in alive if record.ending]
     pauses = [
         pause_order(record, job.generation, None) for record, job in alive if not record.ending and not job.is_computing

@@ -75,14 +75,14 @@ def _let_in_next(desk: Desk, number: int, now: float) -> None:
 def _tell_dependents(desk: Desk, record: Record, ending: Ending, now: float) -> list[tuple[Record, Ending]]:
     """Let those go that only waited for this job; returns those that will never start now."""
     hopeless = []
-    for job_id in sorted(desk.roster.dependents.pop(record.id, ())):
-        dependent = desk.records.get(job_id)
-        if dependent is None:
-            continue
-        dependent.awaits.discard(record.id)
+    for number in sorted(desk.roster.dependents.pop(record.id, ())):
+        dependents = desk.roster.of_number(number)
+        for dependent in dependents[:1]:
+            dependent.awaits.discard(record.id)  # and so for all of them
         if ending.state is not State.SUCCEEDED:
             why = f"job {record.id}, which it comes after, {IN_WORDS[ending.state]}"
-            hopeless.append((dependent, Ending(State.CANCELLED, why)))
-        elif not dependent.awaits:
-            desk.tell(Released(job_id, Code.COMES_AFTER), now)
+            hopeless += [(dependent, Ending(State.CANCELLED, why)) for dependent in dependents]
+        else:
+            for dependent in dependents if dependents and not dependents[0].awaits else ():
+                desk.tell(Released(dependent.id, Code.COMES_AFTER), now)
     return hopeless

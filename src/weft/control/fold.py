@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from weft.control.desk import Desk, Past
@@ -21,6 +22,8 @@ from weft.core.view import Decider
 
 SAMPLES = 10_000
 """So many of the last jobs are shown to a policy that learns from those that ended."""
+REQUESTS = 10_000
+"""So many different ones are kept in mind while jobs are loaded."""
 NAMESAKES = 20
 """So many of the last jobs of a name tell how fast it is on each device type."""
 
@@ -43,20 +46,19 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
     _tell_memory(ledger, floor)
     recall(store, policy)
     attempts = {row["job"]: row for row in store.all("live_attempts")}
-    records = [record_of(row, attempts.get(row["id"])) for row in store.all("live_jobs")]
-    live = {record.id for record in records}
-    for record in records:
-        record.awaits = set(record.request.get("awaits") or ()) & live
+    parse = lru_cache(REQUESTS)(json.loads)  # elements of an array, and jobs submitted alike, share one
+    records = [record_of(row, attempts.get(row[0]), parse) for row in store.rows("live_jobs")]
+    roster = Roster(records, _number(store), {row["digest"]: row["id"] for row in store.all("environments")})
+    roster.find_awaited()
     past = Past(
         known=lambda wanted: known(store, wanted),
         number_of=lambda request_id: _first(store.one("request", request_id)),
         rates_hz=lambda name: _rates_hz(store, name),
     )
-    environments = {row["digest"]: row["id"] for row in store.all("environments")}
     return Desk(
         scheduler,
         past,
-        Roster(records, _number(store), environments),
+        roster,
         floor,
         quotas,
         store.setting("boot id") or "",

@@ -13,6 +13,7 @@ from weft.core.words import span
 
 DECIDED = ("Start", "Preempt", "Seat", "Unseat", "Noted")
 """What a policy says of a job, each time with a reason. What is only noted changes nothing."""
+STOPPED = "stopped where it was (no step boundary came)"
 
 
 def decisions(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
@@ -62,7 +63,9 @@ def decided_in_words(decided: Sequence[Json], preempted: Sequence[Json]) -> list
 def _preemption_in_words(one: Json) -> str:
     text = f"{one['at']}: {one['reason']}"
     if one.get("depth"):
-        text += f"; paused at step {one['step']} (depth {one['depth']}) after {1000 * (one['waited_s'] or 0):.0f} ms"
+        waited = f"after {1000 * (one['waited_s'] or 0):.0f} ms"
+        at = f"paused at step {one['step']} (depth {one['depth']}) {waited}"
+        text += f"; {f'{STOPPED} {waited}' if one.get('how') == 'stopped' else at}"
         text += f", holding {one['held_bytes'] / 2**20:.0f} MiB" if one.get("held_bytes") else ""
     return text + (f", went on after {span(one['paused_s'])}" if one["paused_s"] is not None else "")
 
@@ -114,7 +117,8 @@ def _report_in_words(body: Json) -> str:
         case "started":
             return f"attempt {body['attempt']} began as process {', '.join(map(str, body.get('pids', ())))}"
         case "paused":
-            return f"paused at step {body['step']}, {1000 * (body.get('waited_s') or 0):.0f} ms after it was asked to"
+            how = STOPPED if body.get("how") == "stopped" else f"paused at step {body['step']}"
+            return f"{how}, {1000 * (body.get('waited_s') or 0):.0f} ms after it was asked to"
         case "left":
             return f"left with a checkpoint of step {body['step']}"
         case "ended":

@@ -12,10 +12,13 @@ from typing import Any
 
 from weft import __version__
 from weft.control.clock import Clock
+from weft.control.counts import Counts
 from weft.control.desk import Desk
 from weft.control.fold import recall
 from weft.control.inputs import ChangePolicy, Input, StopAll
 from weft.control.link import Link
+from weft.control.listing import Wanted, history_page, live_page, page
+from weft.control.reading import Reading
 from weft.control.record import Record
 from weft.control.refusals import NotFoundError, no_such_job
 from weft.control.store import Row, Store
@@ -49,11 +52,14 @@ class House:
         self.clock: Clock = writer.clock
         self.views = Views(home)
         self.leaving = asyncio.Event()
+        self.reading = Reading(writer.changed)
         self._writer = writer
         self._policy = policy
         self._filed = filed
         """What weft.toml said when weft started."""
         self._patience_s = patience_s
+        self.watched: list[Callable[[], list[str]]] = []
+        """What else has warnings for people: tasks, connections, the coordinator."""
         self._farewell: asyncio.Task[None] | None = None
         self._started_at = self.clock.peek()
 
@@ -64,6 +70,11 @@ class House:
     @property
     def policy_name(self) -> str:
         return self._policy.label
+
+    @property
+    def counts(self) -> Counts:
+        """Of jobs by state, as of the last instant that is on disk."""
+        return self._writer.counts
 
     @property
     def settled(self) -> asyncio.Condition:
@@ -116,6 +127,10 @@ class House:
         devices = json.loads(attempts[-1]["devices"]) if attempts else []
         return {**self.views.ended(self.row(job_id)), "devices": devices}
 
+    def check_known(self, job_id: str) -> None:
+        if job_id not in self.desk.records:
+            self.row(job_id)
+
     def row(self, job_id: str) -> Row:
         """Of a job that is over."""
         row = self.store.one("job", job_id)
@@ -134,27 +149,33 @@ class House:
         record = self.desk.records.get(job_id)
         return sorted(self.store.environment(record.environment)) if record else []
 
-    async def wait_until(self, job_id: str, is_so: Callable[[Json], bool], timeout_s: float) -> Json:
+    async def wait_until(self, job_id: str, is_so: Callable[[str], bool], timeout_s: float) -> Json:
+        """The job once its state is so, or after the timeout."""
         deadline = time.monotonic() + timeout_s
         async with self.settled:
-            while not is_so(job := self.job(job_id)):
+            while not is_so(self._state(job_id)):
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     break
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left_s):
                         await self.settled.wait()
-        return job
+        return await self.reading.look(self.job, job_id)
+
+    def _state(self, job_id: str) -> str:
+        return self.desk.state(job_id) if job_id in self.desk.records else str(self.row(job_id)["state"])
+
+    async def page(self, wanted: Wanted) -> bytes:
+        """Of the jobs: looked up between two instants, made into JSON while the writer goes on."""
+        live = await self.reading.look(lambda: live_page(self.desk, self.views, wanted, self.clock.peek()))
+        return await self.reading.aside(page, live, self.store, self.views, wanted, self.counts.ended)
+
+    async def history(self, limit: int, cursor: str | None) -> bytes:
+        return await self.reading.aside(
+            history_page, self.store, self.views, limit, cursor, sum(self.counts.ended.values())
+        )
 
     # ---- the whole
-
-    def counts(self) -> dict[str, int]:
-        """How many jobs are in each state."""
-        found = {row["state"]: row["jobs"] for row in self.store.all("counts")}
-        for record in self.desk.records.values():
-            state = self.desk.state(record.id)
-            found[state] = found.get(state, 0) + 1
-        return found
 
     def health(self) -> Json:
         return {
@@ -165,7 +186,7 @@ class House:
             "now": iso(self.clock.peek()),
             "home": str(self.home.root),
             "nodes": int(self.link.is_up),
-            "jobs": self.counts(),
+            "jobs": dict(self.counts.all),
             "warnings": self.warnings(),
         }
 
@@ -179,6 +200,7 @@ class House:
             found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
         if self.desk.quotas and not self.desk.scheduler.heeds_quotas:
             found.append(f"under the policy {self.policy_name} quotas and classes do not count; under weft they do")
+        found += [warning for warnings in self.watched for warning in warnings()]
         return found + self._settings_warnings()
 
     def _settings_warnings(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from weft.core.value import value
@@ -42,15 +42,17 @@ class Memory:
         return Memory(told.persistent_bytes, told.ephemeral_bytes, told.overflow_bytes, peak_bytes)
 
     def plain(self) -> dict[str, int]:
-        return asdict(self)
+        return {name: getattr(self, name) for name in NAMES}
 
 
 NOT_MEASURED = Memory()
+NAMES = tuple(field.name for field in fields(Memory))
 
 
 def memory_of(said: Mapping[str, Any]) -> Memory:
     """From what a node says, or from a job's row."""
-    return Memory(**{field.name: sane(said.get(field.name)) for field in fields(Memory)})
+    sizes = [sane(said.get(name)) for name in NAMES]
+    return Memory(*sizes) if any(sizes) else NOT_MEASURED
 
 
 def memory_json(memory: Memory, request: Mapping[str, Any]) -> dict[str, int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -12,8 +12,10 @@ from weft.control.house import House
 from weft.control.measuring import interference_ratio
 from weft.control.memory import memory_json
 from weft.control.record import State
-from weft.control.views import nodes_json
+from weft.control.store import Store
+from weft.control.views import Json, nodes_json
 from weft.core.reasons import Code
+from weft.core.value import value
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 MEMORY = {
@@ -26,17 +28,60 @@ MEMORY = {
 BUCKETS_S = (1.0, 10.0, 60.0, 300.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0)
 
 
-def exposition(house: House) -> bytes:
+@value
+class SeenJob:
+    """What is told of a job that has processes."""
+
+    labels: list[str]
+    step_rate_hz: float
+    steps: int
+    host_bytes: int
+    preemptions: int
+    interference_ratio: float | None
+    memory: Mapping[str, int | None]
+
+
+@value
+class SeenNow:
+    """All that is told and not in the database."""
+
+    counts: Mapping[str, int]
+    nodes: Sequence[Json]
+    is_up: bool
+    jobs: Sequence[SeenJob]
+
+
+def seen_now(house: House) -> SeenNow:
+    """To be called while no instant is under way."""
+    desk, is_up = house.desk, house.link.is_up
+    beside = company(desk.scheduler.ledger)
+    jobs = [
+        SeenJob(
+            [record.id, record.name],
+            record.step_rate_hz or 0.0,
+            record.steps,
+            record.host_bytes,
+            record.preemptions,
+            interference_ratio(desk.job(record.id), beside.get(record.id, ())),
+            memory_json(record.memory, record.request),
+        )
+        for record in desk.roster.alive_after()
+    ]
+    return SeenNow(house.counts.all, nodes_json(desk, is_up), is_up, jobs)
+
+
+def exposition(store: Store, seen: SeenNow) -> bytes:
     registry = CollectorRegistry()
-    registry.register(_Now(house))
+    registry.register(_Now(store, seen))
     return generate_latest(registry)
 
 
 class _Now:
     """What is so at this instant, and what has been counted in the log."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, store: Store, seen: SeenNow) -> None:
+        self._store = store
+        self._seen = seen
 
     def collect(self) -> Iterator[Metric]:
         yield from self._jobs()
@@ -46,34 +91,34 @@ class _Now:
 
     def _jobs(self) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("weft_jobs", "Jobs by state", labels=["state"])
-        counts = self._house.counts()
+        counts = self._seen.counts
         for state in State:
             jobs.add_metric([state], counts.get(state, 0))
         yield jobs
 
     def _devices(self) -> Iterator[Metric]:
         devices = GaugeMetricFamily("weft_devices", "Devices by node and state", labels=["node", "state"])
-        for node in nodes_json(self._house.desk, self._house.link.is_up):
+        for node in self._seen.nodes:
             states = [device["state"] for device in node["devices"]]
             for state in ("free", "busy", "unmanaged"):
                 devices.add_metric([node["name"], state], states.count(state))
         yield devices
         yield self._guests()
-        yield GaugeMetricFamily("weft_nodes_up", "Nodes whose coordinator answers", value=int(self._house.link.is_up))
+        yield GaugeMetricFamily("weft_nodes_up", "Nodes whose coordinator answers", value=int(self._seen.is_up))
 
     def _guests(self) -> Metric:
         guests = GaugeMetricFamily("weft_device_guests", "Jobs on a device they do not hold", labels=["node", "device"])
-        for node in nodes_json(self._house.desk, self._house.link.is_up):
+        for node in self._seen.nodes:
             for device in node["devices"]:
                 guests.add_metric([node["name"], str(device["index"])], len(device["guests"]))
         return guests
 
     def _counted(self) -> Iterator[Metric]:
         preempted = CounterMetricFamily("weft_preemptions", "Preemptions, by reason", labels=["reason"])
-        counted = self._house.store.one("preemptions")
+        counted = self._store.one("preemptions")
         preempted.add_metric([Code.PREEMPTED_FOR], counted["preemptions"] if counted else 0)
         yield preempted
-        waits = [row["wait_s"] for row in self._house.store.all("recent_waits")]
+        waits = [row["wait_s"] for row in self._store.all("recent_waits")]
         buckets = [(f"{bound:g}", float(sum(wait <= bound for wait in waits))) for bound in BUCKETS_S]
         yield HistogramMetricFamily(
             "weft_wait_seconds",
@@ -90,23 +135,19 @@ class _Now:
         ratio = GaugeMetricFamily(
             "weft_job_interference_ratio", "Its rate beside others as a part of its rate alone", labels=labels
         )
-        beside = company(self._house.desk.scheduler.ledger)
         preemptions = GaugeMetricFamily("weft_job_preemptions", "How often it was preempted", labels=labels)
         memory = {
             name: GaugeMetricFamily(f"weft_job_device_memory_{name}", about, labels=labels)
             for name, about in MEMORY.items()
         }
-        for record in self._house.desk.records.values():
-            if record.is_alive:
-                who = [record.id, record.name]
-                rate.add_metric(who, record.step_rate_hz or 0.0)
-                steps.add_metric(who, record.steps)
-                host.add_metric(who, record.host_bytes)
-                preemptions.add_metric(who, record.preemptions)
-                kept = interference_ratio(self._house.desk.job(record.id), beside.get(record.id, ()))
-                if kept is not None:
-                    ratio.add_metric(who, kept)
-                for name, size in memory_json(record.memory, record.request).items():
-                    if size is not None:
-                        memory[name].add_metric(who, size)
+        for job in self._seen.jobs:
+            rate.add_metric(job.labels, job.step_rate_hz)
+            steps.add_metric(job.labels, job.steps)
+            host.add_metric(job.labels, job.host_bytes)
+            preemptions.add_metric(job.labels, job.preemptions)
+            if job.interference_ratio is not None:
+                ratio.add_metric(job.labels, job.interference_ratio)
+            for name, size in job.memory.items():
+                if size is not None:
+                    memory[name].add_metric(job.labels, size)
         yield from (rate, steps, host, preemptions, ratio, *memory.values())

@@ -3,45 +3,82 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, field_validator, model_validator
 
+from weft import limits
 from weft.arrays import parse_array
 from weft.core.errors import InputError
-from weft.job_request import LEAST_WEIGHT, MOST_WEIGHT
+from weft.job_request import LEAST_WEIGHT, MOST_WEIGHT, cleaned
 
 MOST_BYTES = 2**60
 LONGEST_S = 10 * 365 * 86_400.0
-LONGEST_TEXT = 1 << 20
+ROOM_BYTES = limits.execve_bytes()
+"""For the arguments and the environment of a job. Jobs inherit the stack limit of the daemon."""
+
+T = TypeVar("T")
 
 
-def _text(value: Any) -> str:
-    """Any text that can be handed to a process: file names and variables need not be UTF-8, but hold no zero byte."""
-    if not isinstance(value, str) or "\0" in value or len(value) > LONGEST_TEXT:
-        raise ValueError("it is a text without zero bytes")
+def _checked(check: Callable[[Any], None], kind: type) -> PlainValidator:
+    """By a rule that the client has too. What it refuses may hold bytes that are no text, as file names may."""
+
+    def validate(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise ValueError("it is of another type")  # noqa: TRY004 - what pydantic expects
+        return _passed(check, value)
+
+    return PlainValidator(validate)
+
+
+def _passed(check: Callable[[T], object], value: T) -> T:
     try:
-        os.fsencode(value)
-    except UnicodeEncodeError:
-        raise ValueError("it holds a character that no file name can hold") from None
+        check(value)
+    except InputError as error:
+        raise ValueError(str(error)) from None
     return value
 
 
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not value.isprintable() or not 1 <= len(value) <= 200:
-        raise ValueError("it is a text of 1 to 200 printable characters")
-    return value
+def _check_words(words: list[str]) -> None:
+    if not words:
+        raise InputError("no command is given", "e.g. weft run -- python train.py")
+    limits.check_command(words)
 
 
-NO_ZERO = "^[^\\x00]*$"
-Text = Annotated[str, PlainValidator(_text), WithJsonSchema({"type": "string", "pattern": NO_ZERO})]
-Name = Annotated[
-    str,
-    PlainValidator(_name),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[ -~]+$"}),
+def _named(what: str) -> PlainValidator:
+    return _checked(lambda text: limits.check_name(what, text), str)
+
+
+TEXT = {"type": "string", "pattern": "^[^\\x00]*$"}
+Words = Annotated[
+    list[str],
+    _checked(_check_words, list),
+    WithJsonSchema({"type": "array", "items": TEXT, "minItems": 1, "maxItems": limits.WORDS}),
 ]
+Environment = Annotated[
+    dict[str, str],
+    _checked(limits.check_environment, dict),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": "^[^=\\x00]+$"},
+            "additionalProperties": TEXT,
+            "maxProperties": limits.VARIABLES,
+        }
+    ),
+]
+Folder = Annotated[
+    str,
+    _checked(limits.check_folder, str),
+    WithJsonSchema({"type": "string", "pattern": "^/[^\\x00]*$", "maxLength": limits.PATH_BYTES}),
+]
+NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limits.NAME_LETTERS, "pattern": "^[ -~]+$"})
+Name = Annotated[str, _named("name"), NAME]
+Tenant = Annotated[str, _named("tenant"), NAME]
+DeviceType = Annotated[str, _named("device type"), NAME]
 ID = r"^[1-9][0-9]{0,14}(_(0|[1-9][0-9]{0,6}))?$"
 JobId = Annotated[str, InPath(pattern=ID, description="17, or 17_3 for element 3 of array 17")]
 Reference = Annotated[str, Field(pattern=ID)]
@@ -60,17 +97,17 @@ class Window(Strict):
 class JobRequest(Strict):
     """A job as it is asked for. What is left out is chosen: one device, one task, no limits."""
 
-    command: list[Text] = Field(min_length=1, max_length=100_000)
+    command: Words
     name: Name | None = None
-    cwd: Text | None = None
+    cwd: Folder | None = None
     umask: int = Field(0o022, ge=0, le=0o777)
-    env: dict[str, Text] | None = Field(None, description="left out: the daemon's own")
+    env: Environment | None = Field(None, description="left out: the daemon's own")
     gpus: int | None = Field(None, ge=1, le=10_000, description="devices in all; left out: one a task")
     ntasks: int = Field(1, ge=1, le=10_000)
     gpu_mem_bytes: Bytes | None = None
     mem_bytes: Bytes | None = None
     job_class: Literal["auto", "guaranteed", "opportunistic"] = Field("auto", alias="class")
-    tenant: Name = "default"
+    tenant: Tenant = "default"
     time_s: float | None = Field(None, gt=0, le=LONGEST_S, allow_inf_nan=False)
     steps: int | None = Field(None, ge=1, le=2**53)
     retries: int = Field(0, ge=0, le=1_000)
@@ -86,44 +123,18 @@ class JobRequest(Strict):
         description="where jobs take turns, its part of the time against that of others",
     )
     array: str | None = Field(None, max_length=10_000)
-    after: list[Reference] = Field(default=[], max_length=10_000)
-    types: list[Name] | None = Field(None, min_length=1, max_length=100)
+    after: list[Reference] = Field(default=[], max_length=limits.AWAITED)
+    types: list[DeviceType] | None = Field(None, min_length=1, max_length=100)
     stdin: bool = False
     split: bool = False
     tty: Window | None = None
     request_id: str | None = Field(None, min_length=1, max_length=100, pattern="^[!-~]+$")
 
-    @field_validator("command")
-    @classmethod
-    def _names_a_program(cls, command: list[str]) -> list[str]:
-        if not command[0]:
-            raise ValueError("its first word names no program")
-        return command
-
-    @field_validator("env")
-    @classmethod
-    def _names_variables(cls, env: dict[str, str] | None) -> dict[str, str] | None:
-        for name in env or {}:
-            if not name or "=" in name or "\0" in name:
-                raise ValueError(f"{name!r} is no name of a variable")
-            _text(name)
-        return env
-
-    @field_validator("cwd")
-    @classmethod
-    def _is_absolute(cls, cwd: str | None) -> str | None:
-        if cwd is not None and not cwd.startswith("/"):
-            raise ValueError("it begins with /")
-        return cwd
-
     @field_validator("array")
     @classmethod
     def _is_an_array(cls, array: str | None) -> str | None:
         if array is not None:
-            try:
-                parse_array(array)
-            except InputError as error:
-                raise ValueError(str(error)) from None
+            _passed(parse_array, array)
         return array
 
     @model_validator(mode="after")
@@ -131,6 +142,15 @@ class JobRequest(Strict):
         if self.gpus is not None and self.gpus % self.ntasks:
             raise ValueError(f"gpus: {self.gpus} devices cannot be shared evenly by {self.ntasks} tasks")
         return self
+
+    @model_validator(mode="after")
+    def _can_be_started(self) -> JobRequest:
+        _passed(lambda env: limits.check_execve(self.command, env, ROOM_BYTES), self.environment)
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return cleaned(os.environ) if self.env is None else self.env
 
     def complete(self) -> dict[str, Any]:
         """The request with every choice made, as plain values, without its environment."""
@@ -147,7 +167,7 @@ def _named_after(command: list[str]) -> str:
     """As people call it: python train.py is train.py."""
     words = [Path(word).name for word in command]
     script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
-    return "".join(letter for letter in script if letter.isprintable())[:200] or "job"
+    return "".join(letter for letter in script if letter.isprintable())[: limits.NAME_LETTERS] or "job"
 
 
 class PolicyName(Strict):

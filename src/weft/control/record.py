@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from weft.control.memory import NOT_MEASURED, Memory, declared_bytes, memory_of, sane
+from weft.control.memory import NOT_MEASURED, Memory, declared_bytes, sane
 from weft.core.value import value
 from weft.core.values import JobClass, JobSpec
 
@@ -25,6 +25,18 @@ class State(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+Key = tuple[int, int]
+"""By which listings are in order: as jobs were submitted, elements of an array by their index."""
+
+
+FIRST: Key = (0, -2)
+"""Before every key."""
+
+
+def key_of(number: int, array_index: int | None) -> Key:
+    return number, -1 if array_index is None else array_index
+
+
 IN_WORDS = {State.SUCCEEDED: "has succeeded", State.FAILED: "has failed", State.CANCELLED: "was cancelled"}
 """How a job came to its end."""
 
@@ -37,6 +49,11 @@ class Ending:
     reason: str = ""
     exit_code: int | None = None
     retry_in_s: float | None = None
+
+
+NONE_AWAITED: set[str] = set()
+NO_METRICS: Mapping[str, float | None] = {}
+"""Shared by all jobs that have none, which may be many; neither is ever changed."""
 
 
 @dataclass(slots=True)
@@ -67,16 +84,20 @@ class Record:
     """By which it takes turns, if it is in a lane."""
     granted_at: float = 0.0
     attempt_started_at: float | None = None
-    awaits: set[str] = field(default_factory=set)
+    awaits: set[str] = field(default_factory=lambda: NONE_AWAITED)
     """Jobs that must succeed first."""
     steps: int = 0
     step_rate_hz: float | None = None
-    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    metrics: Mapping[str, float | None] = field(default_factory=lambda: NO_METRICS)
     """As last reported; None where that was no number, as a loss that has diverged."""
     host_bytes: int = 0
     memory: Memory = NOT_MEASURED
     """On its devices, as its last attempt that told of it did."""
     pids: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.number, self.array_index)
 
     @property
     def name(self) -> str:
@@ -162,28 +183,25 @@ class Record:
         }
 
 
-def record_of(row: Mapping[str, Any], attempt: Mapping[str, Any] | None) -> Record:
-    """A live job from its row, and from that of the attempt that lives."""
-    record = Record(
-        id=row["id"],
-        number=row["number"],
-        array_index=row["array_index"],
-        request=json.loads(row["request"]),
-        environment=row["environment"],
-        submitted_at=row["submitted_at"],
-        attempt=row["attempt"],
-        is_alive=bool(row["is_alive"]),
-        failures=row["failures"],
-        losses=row["losses"],
-        preemptions=row["preemptions"],
-        unseats=row["unseats"],
-        started_at=row["started_at"],
-        not_before=row["not_before"],
-        ending=_ending(row["ending"]),
-        steps=row["steps"],
-        step_rate_hz=row["step_rate_hz"],
-        memory=memory_of(row),
-    )
+COLUMNS = (
+    "id", "number", "array_index", "request", "environment", "submitted_at", "attempt", "is_alive", "failures",
+    "losses", "preemptions", "unseats", "started_at", "not_before", "ending", "steps", "step_rate_hz", "persistent_bytes",
+    "ephemeral_bytes", "overflow_bytes", "peak_bytes",
+)  # fmt: skip
+"""Of a live job's row, in the order of the query live_jobs."""
+
+
+def record_of(
+    row: Sequence[Any], attempt: Mapping[str, Any] | None, parse: Callable[[str], Mapping[str, Any]] = json.loads
+) -> Record:
+    """A live job from its row, as the query live_jobs has it, and from that of the attempt that lives."""
+    job_id, number, array_index, request, environment, submitted_at, attempts, is_alive, *rest = row
+    record = Record(job_id, number, array_index, parse(request), environment, submitted_at, attempts, bool(is_alive))
+    if any(rest):  # else it has only waited
+        record.failures, record.losses, record.preemptions, record.unseats, record.started_at, *rest = rest
+        record.not_before, ending, record.steps, record.step_rate_hz, *sizes = rest
+        record.ending = _ending(ending)
+        record.memory = Memory(*sizes) if any(sizes) else NOT_MEASURED
     if attempt is not None:
         record.devices = tuple(json.loads(attempt["devices"]))
         record.lane_base, record.lane_weight = attempt["lane_base"], attempt["lane_weight"]

@@ -15,6 +15,8 @@ def ending_of(record: Record, what: str, exit_code: int | None, message: str) ->
         reason = f"was lost: {message}" if message else "was lost"
         may_retry = record.request.get("requeue", True) and record.losses < MOST_LOSSES
         return Ending(State.FAILED, reason, None, _back_off_s(record.losses) if may_retry else None)
+    if what == "refused":  # its order cannot be sent or carried out, and would not be the next time
+        return Ending(State.FAILED, f"cannot be started: {message}")
     if exit_code == 0:
         return Ending(State.SUCCEEDED, "", 0)
     reason = message or _in_words(exit_code)

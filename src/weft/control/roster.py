@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
+from itertools import islice
 
-from weft.control.record import Record
+from weft.control.record import FIRST, Key, Record
 
 
 class Roster:
@@ -17,17 +19,22 @@ class Roster:
         environments: Mapping[str, int] | None = None,
     ) -> None:
         self.records: dict[str, Record] = {}
+        self._keys: list[Key] = []
+        self._in_order: list[Record] = []
+        """All of them by their keys, beside these: parallel lists, so that a page is found by bisection."""
         self.arrays: dict[int, dict[str, None]] = {}
         """Of each array, its live elements in order."""
-        self.dependents: dict[str, set[str]] = {}
-        """Who comes after a job."""
+        self.dependents: dict[str, set[int]] = {}
+        """Who comes after a job: numbers of jobs and arrays. Elements of an array share one set of what they await."""
+        self.alive: dict[str, Record] = {}
+        """Jobs with an attempt on the node: few, however many wait."""
         self.backing_off: dict[str, Record] = {}
         self.stopping: dict[str, Record] = {}
         """Who was told to end."""
         self.last_number = last_number
         self.environments = dict(environments or {})
         """Where each is kept, by what is in it."""
-        for record in records:
+        for record in sorted(records, key=lambda record: record.key):  # quick, for they come so
             self.add(record)
 
     def new_number(self) -> int:
@@ -36,18 +43,46 @@ class Roster:
 
     def add(self, record: Record) -> None:
         self.records[record.id] = record
+        key = record.key
+        if not self._keys or key > self._keys[-1]:
+            self._keys.append(key)
+            self._in_order.append(record)
+        else:
+            at = bisect_left(self._keys, key)
+            self._keys.insert(at, key)
+            self._in_order.insert(at, record)
+        if record.is_alive:
+            self.alive[record.id] = record
         if record.not_before is not None:
             self.backing_off[record.id] = record
         if record.ending is not None:
             self.stopping[record.id] = record
         if record.array_index is not None:
             self.arrays.setdefault(record.number, {})[record.id] = None
+        if record.awaits and (record.array_index is None or len(self.arrays[record.number]) == 1):
+            self._await(record)
+
+    def _await(self, record: Record) -> None:
         for awaited in record.awaits:
-            self.dependents.setdefault(awaited, set()).add(record.id)
+            self.dependents.setdefault(awaited, set()).add(record.number)
+
+    def find_awaited(self) -> None:
+        """Of all records, as they come from disk: what each still comes after. Elements of an array share one set."""
+        awaited: dict[int, set[str]] = {}
+        for record in self.records.values():
+            if record.request.get("after"):
+                if record.number not in awaited:
+                    awaited[record.number] = self.expanded(record.request["after"])
+                    record.awaits = awaited[record.number]
+                    self._await(record)
+                record.awaits = awaited[record.number]
 
     def remove(self, record: Record) -> None:
         """Those who come after it are still to be told."""
         del self.records[record.id]
+        at = bisect_left(self._keys, record.key)
+        del self._keys[at], self._in_order[at]
+        self.alive.pop(record.id, None)
         self.backing_off.pop(record.id, None)
         self.stopping.pop(record.id, None)
         if record.array_index is not None:
@@ -56,11 +91,28 @@ class Roster:
             if not elements:
                 del self.arrays[record.number]
 
+    def after(self, key: Key) -> Iterator[Record]:
+        """Those behind this key, in order."""
+        return islice(self._in_order, bisect_right(self._keys, key), None)
+
+    def alive_after(self, key: Key = FIRST) -> list[Record]:
+        """The same, of those that have an attempt on the node."""
+        behind = [record for record in self.alive.values() if record.key > key]
+        return sorted(behind, key=lambda record: record.key)
+
     def live(self, wanted: str) -> list[str]:
         """The live jobs that an id or an array's number stands for; none, if there are none."""
         if wanted in self.records:
             return [wanted]
         return list(self.arrays.get(int(wanted), ())) if wanted.isdecimal() else []
+
+    def of_number(self, number: int) -> list[Record]:
+        """The live jobs of one submission."""
+        return [self.records[job_id] for job_id in self.live(str(number))]
+
+    def expanded(self, after: Iterable[str]) -> set[str]:
+        """The live jobs that a job's `after` stands for. Jobs of these ids that are gone are not awaited any more."""
+        return {job_id for each in after for job_id in self.live(each)}
 
     def keep(self, env: Mapping[str, str]) -> tuple[int, tuple[int, str, str] | None]:
         """Where an environment is kept, and the row to be written if it is a new one."""

@@ -6,12 +6,14 @@ import json
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from weft.control.checksums import checksum
 from weft.control.clock import Mark
 from weft.core.errors import WeftError
 from weft.core.value import value
@@ -49,24 +51,48 @@ class Batch:
     settings: Sequence[tuple[str, str]] = ()
 
 
+class Watch(Protocol):
+    """Told of every commit. It may refuse one beforehand: the files may not be those any more that are open."""
+
+    def check(self) -> None: ...
+
+    def committed(self, number: int, seq: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def trouble(self) -> str: ...
+
+
 class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.watch: Watch | None = None
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # SQLite would make it readable to all
         self._db = _connect(path)
         upgrade(self._db, scripts())
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        self._reader = _connect(path)  # sees what is committed, and is never in the way of a commit
+        self._readers = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+
+    def copy_to(self, other: sqlite3.Connection) -> None:
+        """All that is committed, even if the file has no name any more."""
+        self._reader.backup(other)
 
     def close(self) -> None:
-        self._reader.close()
+        if self.watch:
+            self.watch.close()
+        for reader in self._opened:
+            reader.close()
         self._db.close()
 
     # ---- writing
 
     def commit(self, batch: Batch) -> int:
         """Make an instant durable; the number of the last row. On any error nothing of it is there."""
+        if self.watch:
+            self.watch.check()
         try:
             with self._transaction():
                 reach("control-log-begun")
@@ -76,28 +102,39 @@ class Store:
         except (sqlite3.Error, OverflowError, ValueError) as error:
             raise _refusal(error, self.path) from error
         reach("control-log-committed")
+        if self.watch:
+            self.watch.committed(max((row["number"] for row in batch.jobs), default=0), last)
         return last
 
     def _write(self, batch: Batch) -> None:
-        at = batch.mark.at
-        rows = [(at, fact.kind, fact.job, json.dumps(fact.body)) for fact in batch.facts]
-        self._db.executemany(QUERIES["append"], rows)
+        mark, at = batch.mark, batch.mark.at
+        rows = [{"at": at, "kind": fact.kind, "job": fact.job, "body": json.dumps(fact.body)} for fact in batch.facts]
+        self._put("append", "log", rows)
         self._db.executemany(QUERIES["put_environment"], batch.environments)
-        self._db.executemany(QUERIES["put_job"], batch.jobs)
-        self._db.executemany(QUERIES["put_attempt"], batch.attempts)
-        self._db.executemany(QUERIES["put_request"], batch.requests)
-        self._db.executemany(QUERIES["put_setting"], batch.settings)
-        self._db.execute(QUERIES["put_clock"], (at, batch.mark.boot_id, batch.mark.boot_s))
+        self._put("put_job", "jobs", batch.jobs)
+        self._put("put_attempt", "attempts", batch.attempts)
+        self._put(
+            "put_request", "requests", [{"request_id": name, "number": number} for name, number in batch.requests]
+        )
+        self._put_settings(batch.settings)
+        self._put("put_clock", "clock", [{"at": at, "boot_id": mark.boot_id, "boot_s": mark.boot_s}])
+
+    def _put(self, query: str, table: str, rows: Iterable[Row]) -> None:
+        """Write rows, each with its checksum."""
+        self._db.executemany(QUERIES[query], [{**row, "checksum": checksum(table, row)} for row in rows])
+
+    def _put_settings(self, settings: Sequence[tuple[str, str]]) -> None:
+        self._put("put_setting", "settings", [{"name": name, "value": text} for name, text in settings])
 
     def put_settings(self, settings: Sequence[tuple[str, str]]) -> None:
         try:
             with self._transaction():
-                self._db.executemany(QUERIES["put_setting"], settings)
+                self._put_settings(settings)
         except sqlite3.Error as error:
             raise _refusal(error, self.path) from error
 
-    def put_snapshot(self, seq: int, at: float, ledger: dict[str, Any], keep_from: float) -> None:
-        """Keep the ledger as it was after row `seq`, and drop what nobody needs any more.
+    def put_snapshot(self, seq: int, at: float, ledger: str, keep_from: float | None) -> None:
+        """Keep the ledger as it was after row `seq`, and drop what nobody needs any more, unless `keep_from` is None.
 
         The rule of compaction: a row of the log goes when a snapshot covers it, it is older than `keep_from`, and its
         job ended before that too. The row of a job itself stays. Environments go with the end of the last job that
@@ -105,13 +142,23 @@ class Store:
         """
         try:
             with self._transaction():
-                self._db.execute(QUERIES["put_snapshot"], (seq, at, json.dumps(ledger)))
+                self._put("put_snapshot", "snapshots", [{"seq": seq, "at": at, "body": ledger}])
                 self._db.execute(QUERIES["drop_older_snapshots"], (seq,))
-                self._db.execute(QUERIES["drop_old_log"], (seq, keep_from))
-                self._db.execute(QUERIES["drop_old_requests"], (keep_from,))
-                self._db.execute(QUERIES["forget_environments"])
-                self._db.execute(QUERIES["drop_unused_environments"])
+                if keep_from is not None:
+                    self._db.execute(QUERIES["drop_old_log"], (seq, keep_from))
+                    self._db.execute(QUERIES["drop_old_requests"], (keep_from,))
+                    self._db.execute(QUERIES["forget_environments"])
+                    self._db.execute(QUERIES["drop_unused_environments"])
                 reach("control-snapshot-written")
+        except sqlite3.Error as error:
+            raise _refusal(error, self.path) from error
+
+    def leave_gap(self, seq: int, at: float) -> None:
+        """Go on with rows above `seq`: another log with the same beginning has come so far."""
+        row = {"at": at, "kind": "Gap", "job": None, "body": "{}"}
+        try:
+            with self._transaction():
+                self._db.execute(QUERIES["append_at"], {**row, "seq": seq, "checksum": checksum("log", row)})
         except sqlite3.Error as error:
             raise _refusal(error, self.path) from error
 
@@ -127,6 +174,15 @@ class Store:
             raise
 
     # ---- reading
+
+    @property
+    def _reader(self) -> sqlite3.Connection:
+        """This thread's: sees what is committed, and never waits for a commit nor for what another thread reads."""
+        if not hasattr(self._readers, "connection"):
+            self._readers.connection = _connect(self.path)
+            self._opened.append(self._readers.connection)
+        reader: sqlite3.Connection = self._readers.connection
+        return reader
 
     def last_mark(self) -> Mark | None:
         row = self.one("clock")
@@ -153,11 +209,30 @@ class Store:
         return row["value"] if row else None
 
     def one(self, query: str, *arguments: Any) -> Row | None:
-        row = self._reader.execute(QUERIES[query], arguments).fetchone()
+        try:
+            row = self._reader.execute(QUERIES[query], arguments).fetchone()
+        except sqlite3.Error as error:
+            raise _unreadable(error) from error
         return None if row is None else dict(row)
 
     def all(self, query: str, *arguments: Any) -> list[Row]:
-        return [dict(row) for row in self._reader.execute(QUERIES[query], arguments)]
+        try:
+            return [dict(row) for row in self._reader.execute(QUERIES[query], arguments)]
+        except sqlite3.Error as error:
+            raise _unreadable(error) from error
+
+    def rows(self, query: str) -> Iterator[Sequence[Any]]:
+        """The same, of many, by column."""
+        cursor = self._reader.cursor()
+        cursor.row_factory = None  # tuples
+        try:
+            yield from cursor.execute(QUERIES[query])
+        except sqlite3.Error as error:
+            raise _unreadable(error) from error
+
+    def count(self, query: str, *arguments: Any) -> int:
+        count: int = self._one(query, *arguments)["count"]
+        return count
 
     def _one(self, query: str, *arguments: Any) -> Row:
         row = self.one(query, *arguments)
@@ -208,6 +283,10 @@ def upgrade(db: sqlite3.Connection, scripts: Sequence[str]) -> None:
 def _refusal(error: Exception, path: Path) -> StoreError:
     hint = f"free some space where {path} is" if "full" in str(error) else "daemon.log may say more"
     return StoreError(f"the log cannot be written: {error}", hint)
+
+
+def _unreadable(error: sqlite3.Error) -> StoreError:
+    return StoreError(f"the log cannot be read: {error}", "weft doctor says more; weft down, then weft repair mends it")
 
 
 def _queries(text: str) -> dict[str, str]:

@@ -14,7 +14,10 @@ from pathlib import Path
 
 from weft.control.link import Link
 from weft.home import Home
+from weft.node.regular import WrongKindError, open_regular
 from weft.node.sole import holder_of
+from weft.node.tending import become_subreaper
+from weft.runtime import procfs
 
 LOOK_EVERY_S = 0.25
 STARTING_S = 10.0
@@ -27,19 +30,22 @@ log = logging.getLogger(__name__)
 
 
 class Supervision:
-    def __init__(self, home: Home, link: Link, devices: str, silent_s: float) -> None:
+    def __init__(self, home: Home, link: Link, devices: str, silent_s: float, fence: str) -> None:
         self._home = home
         self._link = link
         self._devices = devices
         self._silent_s = silent_s
+        self._fence = fence
         self._child: subprocess.Popen[bytes] | None = None
         self._begun_s = -AGAIN_S
         self._is_leaving = False
 
     async def run(self) -> None:
+        become_subreaper()  # what a killed coordinator leaves behind is found among our children by the next one
         while not self._is_leaving:
             if self._child is not None:
                 self._child.poll()
+            reap_orphans(self._child.pid if self._child else 0)
             holder = holder_of(self._home.node_lock)
             if holder is None and not self._is_starting() and time.monotonic() - self._begun_s > AGAIN_S:
                 self._start()
@@ -68,19 +74,30 @@ class Supervision:
         return self._child is not None and self._child.poll() is None and time.monotonic() - self._begun_s < STARTING_S
 
     def _start(self) -> None:
-        command = [sys.executable, "-P", "-m", MODULE]
+        command = [sys.executable, "-P", "-m", MODULE, "--fence", self._fence]
         if self._devices:
             command += ["--devices", self._devices]
         self._begun_s = time.monotonic()
         try:
-            with self._home.node_log.open("ab") as output:
+            log_file = open_regular(self._home.node_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            with os.fdopen(log_file, "ab") as output:
                 self._child = subprocess.Popen(  # noqa: S603
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
                 )
-        except OSError as error:  # no process left to be had, or a full disk: it is tried again
+        except (OSError, WrongKindError) as error:  # no process left to be had, or a full disk: it is tried again
             log.warning("the coordinator cannot be started: %s", error)
         else:
             log.info("started the coordinator, process %d", self._child.pid)
+
+
+def reap_orphans(child: int) -> None:
+    """Take in the ends of adopted processes, so that none stays a zombie. The status of `child`, and of what was
+    started in our own session, is asked for elsewhere."""
+    session = os.getsid(0)
+    for pid in procfs.children(os.getpid()):
+        with contextlib.suppress(OSError):
+            if pid != child and os.getsid(pid) != session:
+                os.waitpid(pid, os.WNOHANG)
 
 
 def _kill(pid: int) -> None:

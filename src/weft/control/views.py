@@ -10,14 +10,49 @@ from typing import Any
 from weft.control.company import company, place_of
 from weft.control.desk import Desk
 from weft.control.measuring import interference_ratio
-from weft.control.memory import memory_json, memory_of
+from weft.control.memory import Memory, memory_json, memory_of
 from weft.control.record import Record, State
+from weft.core.job import Job
+from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
+from weft.core.value import value
 from weft.home import Home
 
 Json = dict[str, Any]
 EXPLAINED = 20
 """So many jobs at the front of the line are told what exactly they wait for; those behind them wait for these."""
+
+
+@value
+class Seen:
+    """A live job at one instant: what can be read of it without the writer."""
+
+    id: str
+    array_index: int | None
+    request: Mapping[str, Any]
+    state: State
+    reason: str
+    attempt: int
+    devices: tuple[str, ...]
+    submitted_at: float
+    started_at: float | None
+    steps: int
+    step_rate_hz: float | None
+    position: int | None
+    metrics: Mapping[str, float | None]
+    eta_s: float | None
+    run_s: float
+    wait_s: float
+    preemptions: int
+    unseats: int
+    guaranteed: bool
+    guest: bool
+    beside: list[str]
+    lane: int | None
+    interference_ratio: float | None
+    pids: tuple[int, ...]
+    host_bytes: int
+    memory: Memory
 
 
 class Views:
@@ -26,44 +61,78 @@ class Views:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._seen: tuple[Desk, int] | None = None
-        self._positions: dict[str, int] = {}
+        self._now = 0.0
+        self._positions: Positions = SortedPositions(())
         self._reasons: dict[str, str] = {}
         self._company: dict[str, list[str]] = {}
 
     def live(self, desk: Desk, record: Record, now: float) -> Json:
+        return self.shown(self.seen(desk, record, now))
+
+    def seen(self, desk: Desk, record: Record, now: float) -> Seen:
+        """A live job as it is now, copied: `shown` makes JSON of it when the writer has gone on."""
         self._look(desk, now)
         job = desk.scheduler.ledger.jobs[record.id]
         state = desk.state(record.id)
-        is_running = state is State.RUNNING
         beside = self._company.get(record.id, [])
+        return Seen(
+            record.id,
+            record.array_index,
+            record.request,
+            state,
+            "" if job.seating else self.reason(desk, record.id, now),
+            record.attempt,
+            record.devices if state is State.RUNNING else (),
+            record.submitted_at,
+            record.started_at,
+            record.steps,
+            record.step_rate_hz,
+            self._positions.of(job),
+            record.metrics,
+            eta_s(record),
+            job.run_s(now),
+            job.wait_s(now),
+            record.preemptions,
+            record.unseats,
+            desk.scheduler.is_guaranteed(job),
+            job.seating is not None,
+            beside,
+            place_of(job).lane or None,
+            interference_ratio(job, beside),
+            record.pids,
+            record.host_bytes,
+            record.memory,
+        )
+
+    def shown(self, seen: Seen) -> Json:
         return {
-            **_described(record.id, record.request, self._home),
-            "array_index": record.array_index,
-            "state": state,
-            "reason": "" if job.seating else self.reason(desk, record.id, now),
+            **_described(seen.id, seen.request, self._home),
+            "array_index": seen.array_index,
+            "state": seen.state,
+            "reason": seen.reason,
             "exit_code": None,
-            "attempt": record.attempt,
-            "devices": list(record.devices) if is_running else [],
-            "submitted_at": iso(record.submitted_at),
-            "started_at": iso(record.started_at),
+            "attempt": seen.attempt,
+            "devices": list(seen.devices),
+            "submitted_at": iso(seen.submitted_at),
+            "started_at": iso(seen.started_at),
             "finished_at": None,
-            "steps": record.steps,
-            "step_rate_hz": record.step_rate_hz,
-            "position": self._positions.get(record.id),
-            "metrics": dict(record.metrics),
-            "eta_s": eta_s(record),
-            "run_s": round(job.run_s(now), 3),
-            "wait_s": round(job.wait_s(now), 3),
-            "preemptions": record.preemptions,
-            "unseats": record.unseats,
-            "guaranteed": desk.scheduler.is_guaranteed(job),
-            "guest": job.seating is not None,
-            "beside": beside,
-            "lane": place_of(job).lane or None,
-            "interference_ratio": interference_ratio(job, beside),
-            "pids": list(record.pids),
-            "host_bytes": record.host_bytes,
-            "memory": memory_json(record.memory, record.request),
+            "steps": seen.steps,
+            "step_rate_hz": seen.step_rate_hz,
+            "position": seen.position,
+            "metrics": dict(seen.metrics),
+            "eta_s": seen.eta_s,
+            "run_s": round(seen.run_s, 3),
+            "wait_s": round(seen.wait_s, 3),
+            "preemptions": seen.preemptions,
+            "unseats": seen.unseats,
+            "guaranteed": seen.guaranteed,
+            "guest": seen.guest,
+            "beside": seen.beside,
+            "lane": seen.lane,
+            "interference_ratio": seen.interference_ratio,
+            "pids": list(seen.pids),
+            "host_bytes": seen.host_bytes,
+            "memory": memory_json(seen.memory, seen.request),
         }
 
     def ended(self, row: Mapping[str, Any]) -> Json:
@@ -110,10 +179,15 @@ class Views:
         self._look(desk, now)
         return self._company.get(job_id, [])
 
-    def line(self, desk: Desk, now: float) -> list[str]:
-        """Those who wait, first the one that goes first."""
+    def position(self, desk: Desk, job_id: str, now: float) -> int | None:
+        """In the queue, counted from 1; None if it does not wait there."""
         self._look(desk, now)
-        return list(self._positions)
+        return self._positions.of(desk.job(job_id))
+
+    def front(self, desk: Desk, count: int, now: float) -> list[Job]:
+        """The waiting jobs that go first."""
+        self._look(desk, now)
+        return self._positions.front(count)
 
     def _reason(self, desk: Desk, job_id: str, now: float) -> str:
         ending = desk.records[job_id].ending
@@ -121,10 +195,11 @@ class Views:
             return str(Reason(Code.ENDING, (ending.reason,)))
         if not desk.floor.devices:
             return "no node is there yet"
-        if self._positions.get(job_id, 0) > EXPLAINED:
-            return str(Reason(Code.IN_LINE, (self._positions[job_id] - 1,)))
+        position = self._positions.of(desk.job(job_id)) or 0
+        if position > EXPLAINED:
+            return str(Reason(Code.IN_LINE, (position - 1,)))
         try:
-            reason = desk.scheduler.reason(job_id, now)
+            reason = desk.scheduler.reason(job_id, self._now)
             return "" if reason is None else str(reason)
         except Exception as error:  # noqa: BLE001 - a policy may be anybody's
             return f"its policy cannot say why: {type(error).__name__}: {error}"
@@ -132,12 +207,13 @@ class Views:
     def _look(self, desk: Desk, now: float) -> None:
         if self._seen != (desk, desk.version):
             try:
-                line = desk.scheduler.waiting_line(now)
+                self._positions = desk.scheduler.positions(now)
             except Exception:  # noqa: BLE001 - a policy may be anybody's; then it is by arrival
-                line = [job for job in desk.scheduler.ledger.jobs.values() if job.is_waiting]
-            self._positions = {job.id: at for at, job in enumerate(line, 1)}
+                waiting = [job for job in desk.scheduler.ledger.jobs.values() if job.is_waiting]
+                self._positions = SortedPositions(waiting)
             self._reasons = {}
             self._company = company(desk.scheduler.ledger)
+            self._now = now
             self._seen = (desk, desk.version)
 
 
@@ -146,7 +222,7 @@ def nodes_json(desk: Desk, is_up: bool) -> list[Json]:
     if not desk.floor.devices:
         return []
     holders: dict[str, list[Record]] = {}
-    for record in desk.records.values():
+    for record in desk.roster.alive_after():
         if desk.state(record.id) is State.RUNNING:
             for name in record.devices:
                 holders.setdefault(name, []).append(record)

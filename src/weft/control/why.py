@@ -33,8 +33,9 @@ Forecast = Callable[[], Json]
 
 def why_live(desk: Desk, store: Store, views: Views, job_id: str, now: float, policy: Callable[[], Decider]) -> Json:
     """All but the estimate, of which it says how to make it: that takes a while, and nobody need wait meanwhile."""
-    line = views.line(desk, now)
-    ahead = [desk.scheduler.ledger.jobs[one] for one in line[: line.index(job_id)]] if job_id in line else []
+    position = views.position(desk, job_id, now)
+    ahead_count = (position or 1) - 1
+    ahead = views.front(desk, min(ahead_count, MOST_AHEAD), now)
     rows = store.all("log_of_job", job_id)
     return {
         "id": job_id,
@@ -43,11 +44,11 @@ def why_live(desk: Desk, store: Store, views: Views, job_id: str, now: float, po
         "guest": desk.job(job_id).seating is not None,
         "beside": views.beside(desk, job_id, now),
         "rule": desk.scheduler.rule,
-        "ahead": [_standing(desk, job, now) for job in ahead[:MOST_AHEAD]],
-        "ahead_count": len(ahead),
+        "ahead": [_standing(desk, job, now) for job in ahead],
+        "ahead_count": ahead_count,
         "held_by": [_standing(desk, job, now) for job in list(desk.scheduler.ledger.running.values())[:MOST_AHEAD]],
         "estimate": _forecast(desk, store, job_id, now, policy)
-        if job_id in line
+        if position is not None
         else _none("it is being ended" if desk.records[job_id].ending else "it does not wait in line"),
         "preemptions": preemptions(rows),
         "decisions": decisions(rows),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.control.endings import end
@@ -13,11 +14,13 @@ from weft.control.refusals import already_over, check_fits, no_such_job, not_wai
 from weft.core.errors import InputError
 from weft.core.events import Held, Released, Submitted
 from weft.core.reasons import Code, Reason
+from weft.limits import AWAITED, check_array, too_many_awaited
 
 if TYPE_CHECKING:
     from weft.control.desk import Desk
 
 CANCELLED = "cancelled"
+MOST_LISTED = 20
 STOPPED = "ended by weft down --stop-jobs"
 
 Answer = dict[str, Any]
@@ -31,18 +34,19 @@ def submit(desk: Desk, wish: Submit, now: float) -> Answer:
     check_fits(request, desk.floor, desk.quotas)
     awaits = _awaited(desk, request.get("after") or ())
     indices = request.pop("array_indices", None) or [None]
-    request["awaits"] = sorted(awaits)
+    check_array(len(indices), len(json.dumps(request)))
     number = desk.roster.new_number()
     environment, row = desk.roster.keep(wish.env)
     desk.out.environments += [row] if row else []
     rates_hz = desk.past.rates_hz(request["name"]) if request.get("steps") else {}
+    named = _listed(sorted(awaits))
     ids = []
     for place, index in enumerate(indices):
         job_id = str(number) if index is None else f"{number}_{index}"
-        record = Record(job_id, number, index, request, environment, now, awaits=set(awaits))
+        record = Record(job_id, number, index, request, environment, now, awaits=awaits)
         desk.roster.add(record)
         desk.tell(Submitted(spec_for(job_id, request, rates_hz)), now)
-        for reason in _holds(record, place):
+        for reason in _holds(record, place, named):
             desk.tell(Held(job_id, reason), now)
         ids.append(job_id)
     if wish.request_id is not None:
@@ -76,7 +80,7 @@ def release(desk: Desk, wish: Release, now: float) -> Answer:
 
 
 def stop_all(desk: Desk, wish: StopAll, now: float) -> Answer:
-    ids = [record.id for record in desk.records.values() if record.is_alive]
+    ids = [record.id for record in desk.roster.alive_after()]
     for job_id in ids:
         end(desk, desk.records[job_id], Ending(State.CANCELLED, STOPPED), now)
     desk.is_closing = True
@@ -103,14 +107,20 @@ def _answer_before(desk: Desk, request_id: str | None) -> Answer | None:
     return {"id": str(number), "ids": ids}
 
 
-def _holds(record: Record, place: int) -> list[Reason]:
-    """Why it is not to start yet. `place` is its place in its array."""
+def _holds(record: Record, place: int, named: str) -> list[Reason]:
+    """Why it is not to start yet. `place` is its place in its array, `named` what it comes after."""
     found = [Reason(Code.HELD)] if record.request.get("hold") else []
     if record.awaits:
-        found.append(Reason(Code.COMES_AFTER, (", ".join(sorted(record.awaits)),)))
+        found.append(Reason(Code.COMES_AFTER, (named,)))
     if record.array_limit is not None and place >= record.array_limit:
         found.append(Reason(Code.ARRAY_LIMIT, (record.array_limit,)))
     return found
+
+
+def _listed(ids: Sequence[str]) -> str:
+    """For people: each job of an array may come after thousands."""
+    more = len(ids) - MOST_LISTED
+    return ", ".join(ids[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _live(desk: Desk, wanted: str) -> list[str]:
@@ -122,11 +132,13 @@ def _live(desk: Desk, wanted: str) -> list[str]:
 
 
 def _awaited(desk: Desk, wanted: Iterable[str]) -> set[str]:
-    awaited = set()
-    for each in wanted:
+    awaited = set[str]()
+    for each in dict.fromkeys(wanted):
         known = _states(desk, each) | dict.fromkeys(desk.roster.live(each), "")
         if not known:
             raise no_such_job(each)
+        if len(awaited) + len(known) > AWAITED:
+            raise too_many_awaited()
         for job_id, state in known.items():
             if job_id in desk.records:
                 awaited.add(job_id)

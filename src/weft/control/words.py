@@ -26,8 +26,8 @@ def hello(desk: Desk, word: Hello, now: float) -> None:
     desk.must_tell_all = True
     if word.boot_id != desk.boot_id:
         desk.out.settings.append(("boot id", word.boot_id))
-        for record in list(desk.records.values()) if desk.boot_id else ():
-            if record.is_alive and (record.id, record.attempt) not in word.attempts:
+        for record in desk.roster.alive_after() if desk.boot_id else ():
+            if (record.id, record.attempt) not in word.attempts:
                 report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED}), now)
         desk.boot_id = word.boot_id
     _furnish(desk, Floor(word.node, word.devices), now)
@@ -68,7 +68,7 @@ def report(desk: Desk, word: Report, now: float) -> None:
                 launch(desk, record, now)
         case "lost" if word.body.get("never") and record.ending is None:
             _never_began(desk, record, now)
-        case "ended" | "lost" | "left":
+        case "ended" | "lost" | "left" | "refused":
             _ended(desk, record, word, now)
 
 
@@ -102,7 +102,7 @@ def _ended(desk: Desk, record: Record, word: Report, now: float) -> None:
     record.note(word.body.get("progress") or {})
     if word.what == "ended":  # it was over before anybody could say that it had begun
         record.started_at = record.started_at or record.granted_at
-    _gone(desk, record, word.what, exit_code, now)
+    _gone(desk, record, "lost" if word.what == "refused" else word.what, exit_code, now)
     ending = record.ending or ending_of(record, word.what, exit_code, str(word.body.get("message", "")))
     if ending.retry_in_s is None:
         end(desk, record, ending, now)
@@ -121,5 +121,6 @@ def _try_again(desk: Desk, record: Record, ending: Ending, in_s: float, now: flo
 
 def _gone(desk: Desk, record: Record, outcome: str, exit_code: int | None, now: float) -> None:
     record.is_alive, record.pids = False, ()
+    desk.roster.alive.pop(record.id, None)
     row = record.attempt_row(ended_at=now, outcome=outcome, exit_code=exit_code)
     desk.out.attempts[record.id, record.attempt] = row

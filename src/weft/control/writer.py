@@ -6,25 +6,33 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from weft.control.clock import Clock
+from weft.control.collector import LiveJobs, long_lived
+from weft.control.counts import Counts
 from weft.control.desk import Desk
 from weft.control.inputs import Input, Tick
 from weft.control.orders import Order
 from weft.control.outcome import Outcome
 from weft.control.store import Batch, Store, StoreError
 from weft.core.errors import WeftError
-from weft.core.snapshot import snapshot
+from weft.core.snapshot import SnapshotTexts
 from weft.runtime.failing import reach
 
 FAIL_POINTS = ("control-decided", "control-answered")
 
 DAY_S = 86_400.0
 RETRY_S = 1.0
+DROP_EVERY_S = 3_600.0
+"""Between two looks for what is older than `log_days`: they go through much of the log."""
 MOST_AT_ONCE = 512
 """Inputs of one instant; more wait for the next, so that nobody's answer waits for everybody's work."""
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Waiting = list[tuple[Input, asyncio.Future[Any] | None]]
 
 log = logging.getLogger(__name__)
@@ -37,6 +45,13 @@ class LeavingError(WeftError):
         super().__init__("weft is going down", "weft up starts it again")
 
 
+class RejectedError(WeftError):
+    """Handling this input failed in a way that weft cannot name; nothing of it has happened."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"it could not be handled: {type(error).__name__}: {error}"[:500], "see daemon.log")
+
+
 class Writer:
     def __init__(
         self,
@@ -47,20 +62,26 @@ class Writer:
         log_days: float,
         snapshot_rows: int,
     ) -> None:
-        self.desk = load()
+        self._load = load
+        self.desk = self._loaded()
+        self.counts = Counts(store, self.desk)
         self.clock = clock
         self.trouble = ""
         """Why nothing can be written just now."""
         self.changed = asyncio.Condition()
         """Held from the first word of an instant until it is on disk: who looks under it sees nothing that is not."""
         self._store = store
-        self._load = load
         self._send = send
         self._snapshot_rows = snapshot_rows
         self._log_days = log_days
         self._inputs: asyncio.Queue[tuple[Input, asyncio.Future[Any] | None]] = asyncio.Queue()
         self._since_snapshot = store.rows_since_snapshot()
         self._is_over = False
+        self._snapshots = SnapshotTexts()
+        self._dropped_at = -math.inf
+        self._jobs = LiveJobs(len(self.desk.records))
+        self._thread: ThreadPoolExecutor | None = None
+        """Decides and writes, so that whoever asks meanwhile is answered by the loop."""
 
     async def ask(self, wish: Input) -> Any:
         """Put something before the desk; its answer, once that is on disk. Errors are raised."""
@@ -73,17 +94,19 @@ class Writer:
     async def run(self) -> None:
         """For ever. Whatever ends it, nobody is left waiting."""
         waiting: Waiting = []
+        self._thread = ThreadPoolExecutor(1, "writer")
         try:
+            if self._is_over:  # started again
+                self._is_over = False
+                async with self.changed:
+                    await self._fold(LeavingError(), [])
             while True:
                 waiting = await self._gather()
-                try:
-                    async with self.changed:
-                        await self._instant(waiting)
-                        self.changed.notify_all()
-                except StoreError as error:
-                    await self._start_over(waiting, error)
+                await self._handle(waiting)
         finally:
             self._is_over = True
+            self._thread.shutdown()
+            self._thread = None
             while not self._inputs.empty():
                 waiting.append(self._inputs.get_nowait())
             for _, future in waiting:
@@ -101,19 +124,70 @@ class Writer:
             waiting.append(self._inputs.get_nowait())
         return waiting
 
-    async def _instant(self, waiting: Waiting) -> None:
+    async def _handle(self, waiting: Waiting) -> None:
+        """As one instant. If that fails in an unforeseen way, each input is an instant of its own: one is refused."""
+        async with self.changed:
+            failure = await self._attempted(waiting)
+            if failure is not None:
+                await self._fold(failure, waiting)
+            self.changed.notify_all()
+        if isinstance(failure, StoreError):
+            self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
+            await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
+        elif failure is not None:
+            if len(waiting) > 1:
+                for each in waiting:
+                    await self._handle([each])
+            else:
+                await self._reject(*waiting[0], failure)
+
+    async def _attempted(self, waiting: Waiting) -> Exception | None:
+        """Why nothing of the instant has happened; None if it is on disk. What follows from it is not tried again."""
+        try:
+            outcome, seq, now = await self._instant(waiting)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the state is on disk as it was
+            return error
+        await self._conclude(waiting, outcome, seq, now)
+        return None
+
+    async def _instant(self, waiting: Waiting) -> tuple[Outcome, int, float]:
+        """On disk when this returns; on any error nothing of it is."""
         now = self.clock.now()
-        outcome = self.desk.handle([wish for wish, _ in waiting], now)
-        reach("control-decided")
-        seq = await asyncio.to_thread(self._store.commit, self._batch(outcome, now))
+        outcome, seq = await self._aside(self._settle, [wish for wish, _ in waiting], now)
         self.trouble = ""
-        self._send(outcome.orders)
+        return outcome, seq, now
+
+    async def _conclude(self, waiting: Waiting, outcome: Outcome, seq: int, now: float) -> None:
+        """What follows from an instant that is on disk. It has happened, so no failure here may undo it."""
+        try:
+            self._send(outcome.orders)
+        except Exception:
+            log.exception("orders could not be sent")
+        self.counts.add(outcome)
+        self.counts.publish(self.desk)
+        self._jobs.now(len(self.desk.records))
         for (_, future), answer in zip(waiting, outcome.answers, strict=True):
             _give(future, answer)
         reach("control-answered")
         self._since_snapshot += len(outcome.facts)
         if self._since_snapshot >= self._snapshot_rows:
             await self.snapshot(seq, now)
+
+    async def _aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """In the writer's thread. The desk is that thread's while `changed` is held here."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, **named))
+
+    def _settle(self, inputs: Sequence[Input], now: float) -> tuple[Outcome, int]:
+        """Decide, and make it durable."""
+        outcome = self.desk.handle(inputs, now)
+        reach("control-decided")
+        return outcome, self._store.commit(self._batch(outcome, now))
+
+    async def _reject(self, wish: Input, future: asyncio.Future[Any] | None, error: Exception) -> None:
+        self.trouble = f"{type(wish).__name__} failed: {type(error).__name__}: {error}"[:300]
+        _give(future, RejectedError(error))
+        if future is None:  # a time that has come, and comes again at once
+            await asyncio.sleep(RETRY_S)
 
     def _batch(self, outcome: Outcome, now: float) -> Batch:
         return Batch(
@@ -128,24 +202,49 @@ class Writer:
 
     async def snapshot(self, seq: int, now: float) -> None:
         """Between two instants, so that it is the ledger after row `seq`."""
-        taken = snapshot(self.desk.scheduler.ledger)
         try:
-            await asyncio.to_thread(self._store.put_snapshot, seq, now, taken, now - self._log_days * DAY_S)
+            await self._aside(self._put_snapshot, seq, now)
         except StoreError as error:
             log.warning("no snapshot: %s", error)
-        else:
-            self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
         self._since_snapshot = 0
 
-    async def _start_over(self, waiting: Waiting, error: StoreError) -> None:
-        """What could not be written has not happened: go back to what is on disk, and say so to everybody."""
-        log.error("%s", error)
-        self.trouble = error.message
-        self.desk = self._load()
-        for _, future in waiting:
-            _give(future, error)
-        self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
-        await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
+    def _put_snapshot(self, seq: int, now: float) -> None:
+        taken = self._snapshots.text(self.desk.scheduler.ledger)
+        keep_s = self._log_days * DAY_S
+        is_time_to_drop = now >= self._dropped_at + min(keep_s, DROP_EVERY_S)
+        self._store.put_snapshot(seq, now, taken, now - keep_s if is_time_to_drop else None)
+        if is_time_to_drop:
+            self._dropped_at = now
+            self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
+
+    async def _fold(self, failure: Exception, waiting: Waiting) -> None:
+        """Go back to what is on disk: what could not be written has not happened, and whoever waits is told so.
+
+        As long as the log cannot be read, nothing can be decided, nor looked at.
+        """
+        if isinstance(failure, StoreError):
+            log.error("%s", failure)
+        elif waiting:
+            log.error("an instant of %d inputs failed; folding the log anew", len(waiting), exc_info=failure)
+        while True:
+            try:
+                self.desk = await self._aside(self._loaded)
+                unreadable = None
+            except Exception as error:
+                log.exception("the log cannot be read")
+                unreadable = f"the log cannot be read: {error}"
+            if isinstance(failure, StoreError):
+                self.trouble = failure.message
+                for _, future in waiting:
+                    _give(future, failure)
+            if unreadable is None:
+                return
+            self.trouble = unreadable
+            await asyncio.sleep(RETRY_S)
+
+    def _loaded(self) -> Desk:
+        with long_lived():
+            return self._load()
 
 
 def _give(future: asyncio.Future[Any] | None, answer: Any) -> None:

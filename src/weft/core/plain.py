@@ -71,11 +71,16 @@ def fact_of(kind: str, fields: Plain) -> Event | Decided:
 
 def plain_spec(spec: JobSpec) -> Plain:
     """A description; what is as by default is left out."""
-    fields = {field.name: getattr(spec, field.name) for field in fields_of(spec)}
-    changed = {name: value for name, value in fields.items() if value != DEFAULTS.get(name, ...)}
+    changed: Plain = {"id": spec.id}
+    for name, default in DEFAULTS.items():
+        value = getattr(spec, name)
+        if value != default:
+            changed[name] = value
     if "device_types" in changed:
         changed["device_types"] = sorted(changed["device_types"])
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in changed.items()}
+    if "step_rate_hz" in changed:
+        changed["step_rate_hz"] = dict(changed["step_rate_hz"])
+    return changed
 
 
 def spec_of(fields: Plain) -> JobSpec:

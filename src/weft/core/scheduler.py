@@ -12,6 +12,7 @@ from weft.core.events import Event, Failed, Finished, Lost, Woken
 from weft.core.job import Job
 from weft.core.ledger import Change, Ledger
 from weft.core.plan import Eviction, check
+from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
 from weft.core.recording import RECORDERS
 from weft.core.sharing import Sharing, Withdrawal
@@ -141,6 +142,12 @@ class Scheduler:
         told: Callable[[View], list[Job]] | None = getattr(self._policy, "waiting_line", None)
         return told(view) if told else [job for job in self.ledger.jobs.values() if job.is_waiting]
 
+    def positions(self, now: float) -> Positions:
+        """Where each waiting job stands; quickly, if the policy keeps them in order."""
+        told: Callable[[View], Positions | None] | None = getattr(self._policy, "positions", None)
+        kept = told(View(self.ledger, self.ledger.changes, now)) if told else None
+        return kept or SortedPositions(self.waiting_line(now))
+
     @property
     def rule(self) -> str:
         """By which rule the policy orders jobs, in a few words."""
@@ -165,4 +172,4 @@ class Scheduler:
             return None
         if job.state is State.HELD:
             return min(job.holds, key=lambda hold: PRECEDENCE.index(hold.code))
-        return self._policy.explain(View(self.ledger, (), now), job)
+        return self._policy.explain(View(self.ledger, self.ledger.changes, now), job)

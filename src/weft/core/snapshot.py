@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from weft.core.events import Measured
@@ -24,21 +26,54 @@ from weft.core.plain import (
 from weft.core.transitions import State
 from weft.core.values import Cluster, Node
 
+ENCODE = json.JSONEncoder().encode
 SETTLED = ("since_s", "first_wait_s", "best_rate_hz", "rate_hz", "settled_run_s", "settled_wait_s", "settled_steps")
 """Numbers of a job that are kept as they are."""
+AT_FIRST: Mapping[str, Any] = {
+    "state": State.PENDING,
+    "generation": 0,
+    "allocation": (),
+    "last_allocation": (),
+    "first_start_s": None,
+    "lane": 0,
+    "seating": None,
+    "measured": [None, None],
+    "alone_on": ("", 0),
+    "holds": [],
+    "since_s": None,
+    "first_wait_s": 0.0,
+    "best_rate_hz": 1.0,
+    "rate_hz": 1.0,
+    "settled_run_s": 0.0,
+    "settled_wait_s": 0.0,
+    "settled_steps": 0.0,
+}
+"""What a job has when it is submitted; `since_s` is then when it came."""
 
 
 def snapshot(ledger: Ledger) -> dict[str, Any]:
-    return {
-        "nodes": [
-            [plain_node(node), here, blocked]
-            for node, here, blocked in zip(ledger.nodes, ledger.is_present, ledger.blocked_masks, strict=True)
-        ],
-        "submitted": ledger.submitted,
-        "tenants": ledger.tenants.settled(),
-        "jobs": [_plain_job(job) for job in ledger.jobs.values()],
-        "seated": list(ledger.seats.seated),
-    }
+    return {**_around(ledger), "jobs": [_plain_job(job) for job in ledger.jobs.values()]}
+
+
+class SnapshotTexts:
+    """Snapshots as JSON, one after the other: jobs that have only waited since the last one are not encoded again.
+
+    Each job is encoded by itself, so that other threads get their turn in between.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, str] = {}
+
+    def text(self, ledger: Ledger) -> str:
+        before, self._waiting = self._waiting, {}
+        jobs = ", ".join(self._job_text(job, before) for job in ledger.jobs.values())
+        return f'{json.dumps(_around(ledger))[:-1]}, "jobs": [{jobs}]}}'
+
+    def _job_text(self, job: Job, before: dict[str, str]) -> str:
+        if not _has_only_waited(job):
+            return ENCODE(_plain_job(job))
+        text = self._waiting[job.id] = before.get(job.id) or ENCODE(_plain_job(job))
+        return text
 
 
 def restored(taken: dict[str, Any]) -> Ledger:
@@ -54,10 +89,29 @@ def restored(taken: dict[str, Any]) -> Ledger:
     return ledger
 
 
-def _plain_job(job: Job) -> dict[str, Any]:
+def _around(ledger: Ledger) -> dict[str, Any]:
+    """All but the jobs."""
     return {
-        "spec": plain_spec(job.spec),
-        "tie": job.tie,
+        "nodes": [
+            [plain_node(node), here, blocked]
+            for node, here, blocked in zip(ledger.nodes, ledger.is_present, ledger.blocked_masks, strict=True)
+        ],
+        "submitted": ledger.submitted,
+        "tenants": ledger.tenants.settled(),
+        "seated": list(ledger.seats.seated),
+    }
+
+
+def _has_only_waited(job: Job) -> bool:
+    """Since it was submitted, so that nothing about it has changed."""
+    return job.is_waiting and not job.generation and job.since_s == job.arrival_s and job.measured is None
+
+
+def _plain_job(job: Job) -> dict[str, Any]:
+    """What is as it was when the job was submitted is left out: of most jobs of a long queue that is nearly all."""
+    if _has_only_waited(job) and job.best_rate_hz == 1.0:
+        return {"spec": plain_spec(job.spec), "tie": job.tie}
+    fields = {
         "state": job.state,
         "generation": job.generation,
         "allocation": job.allocation,
@@ -70,11 +124,19 @@ def _plain_job(job: Job) -> dict[str, Any]:
         "holds": [plain_reason(hold) for hold in job.holds],
         **{name: getattr(job, name) for name in SETTLED},
     }
+    changed = {name: value for name, value in fields.items() if value != AT_FIRST[name]}
+    if job.since_s == job.arrival_s:
+        del changed["since_s"]
+    return {"spec": plain_spec(job.spec), "tie": job.tie, **changed}
 
 
-def _job(fields: dict[str, Any]) -> Job:
-    arrival_s, serial = fields["tie"]
-    job = Job(spec_of(fields["spec"]), serial, arrival_s, fields["best_rate_hz"])
+def _job(given: dict[str, Any]) -> Job:
+    arrival_s, serial = given["tie"]
+    spec = spec_of(given["spec"])
+    if len(given) == 2:
+        return Job(spec, serial, arrival_s, 1.0)
+    fields = {**AT_FIRST, "since_s": arrival_s, **given}
+    job = Job(spec, serial, arrival_s, fields["best_rate_hz"])
     job.enter(State(fields["state"]))
     job.generation = fields["generation"]
     job.allocation = allocation_of(fields["allocation"])
@@ -88,12 +150,11 @@ def _job(fields: dict[str, Any]) -> Job:
 
 
 def _restore_sharing(job: Job, fields: dict[str, Any]) -> None:
-    """A snapshot of before devices were shared has nothing of it."""
-    job.lane = fields.get("lane", 0)
-    job.seating = seating_of(fields["seating"]) if fields.get("seating") else None
+    job.lane = fields["lane"]
+    job.seating = seating_of(fields["seating"]) if fields["seating"] else None
     job.speed = 1.0 if job.is_running else job.seating.speed if job.seating else 0.0
-    job.measured, job.alone = (_measured(each) for each in fields.get("measured", (None, None)))
-    kind, nodes = fields.get("alone_on", ("", 0))
+    job.measured, job.alone = (_measured(each) for each in fields["measured"])
+    kind, nodes = fields["alone_on"]
     job.alone_on = (kind, nodes)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from weft.core.errors import WeftError
-from weft.node import fencing, laning, records
+from weft.node import cgroups, descriptors, fencing, laning, records
 from weft.node.attempt import Attempt
 from weft.node.children import in_thread
+from weft.node.entries import is_passing
+from weft.node.fencing import Tree
 from weft.node.going_on import go_on_running, resume
 from weft.node.launching import free_port
 from weft.node.order import State, Wanted
@@ -21,6 +25,7 @@ from weft.runtime.failing import reach
 from weft.runtime.layout import LEFT_EXIT_CODE
 
 LOOK_S = (0.002, 0.1)  # while it is launched, for nobody tells us that a command has begun
+MOST_FAILURES = 5  # in a row, by errors that do not pass by themselves
 RETRY_S = 1.0  # after an error that may pass, such as a full disk
 
 log = logging.getLogger(__name__)
@@ -34,9 +39,14 @@ async def live(attempt: Attempt) -> None:
             await (attempt.be_fenced() if attempt.is_fenced else act(attempt))
         except OSError as error:
             log.warning("job %s: %s; trying again", attempt.record.job, error)
+            attempt.failures += not is_passing(error)
+            if attempt.failures >= MOST_FAILURES:
+                attempt.give_up(WeftError(f"something is in its way: {error}"))
             attempt.wake_in(RETRY_S)
         except WeftError as error:
             attempt.give_up(error)
+        else:
+            attempt.failures = 0
         if not attempt.is_over:
             await attempt.news.wait()
 
@@ -69,14 +79,19 @@ def _has_left(task: Tended) -> bool:
 async def launch(attempt: Attempt, sights: Sights) -> None:
     """On devices where all others may stay beside it, and not beside an earlier attempt."""
     ground, order, record = attempt.ground, attempt.order, attempt.record
+    if descriptors.are_scarce():  # those that run need what is left
+        raise OSError(errno.EMFILE, "too many files are open to start another job (ulimit -n)")
     if ground.company.has_older(*record.key) or ground.is_blocked(order.devices):
         return
     if not ground.company.take(attempt, order.devices):
         return
     port = free_port() if record.tasks > 1 else 0
     ground.home.checkpoints(record.job).mkdir(parents=True, exist_ok=True, mode=0o700)
+    for cgroup in ground.fences.of_job(record.job):  # of attempts of which somebody removed the records
+        await in_thread(fencing.end_tree, Tree(cgroups=frozenset({cgroup})))
+        cgroups.remove(cgroup)
     for task in attempt.tasks:
-        if task.page_path.exists():  # of an attempt of the same name, before somebody removed the home folder
+        if os.path.lexists(task.page_path):  # of an attempt of the same name, before somebody removed the home folder
             await in_thread(fencing.end_tree, task.tree())
             task.forget()
     attempt.record = replace(laning.seated(record, order, order.devices, ground.kind), master_port=port)

@@ -9,12 +9,16 @@ is: one that was found after a restart is treated like any other.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
 from weft.core.errors import WeftError
 from weft.node import fencing, laning, processes, records
+from weft.node.belonging import Known
 from weft.node.children import in_thread
 from weft.node.ending import Ending, ending, never_started
 from weft.node.fencing import Tree
@@ -29,6 +33,8 @@ from weft.node.task import Task, attach
 from weft.node.tended import Sight, Tended
 from weft.runtime.failing import reach
 
+log = logging.getLogger(__name__)
+
 
 class Attempt:
     def __init__(self, ground: Ground, record: Record, order: Order) -> None:
@@ -42,6 +48,8 @@ class Attempt:
         self.pause: Pause | None = None
         self.held_bytes = 0  # of its devices' memory, while it pauses
         self.halting: asyncio.Future[tuple[Pause, int]] | None = None
+        self.failures = 0
+        self.superseded = 0
         self.is_leaving = False  # to be launched elsewhere
         self.stays = (0, "")  # the order after which it is where it was though it should move, and why
         self.is_throttled = False
@@ -90,8 +98,11 @@ class Attempt:
         """It stands at a boundary for who holds its devices; who was only asked to is still inside a step."""
         if not self.is_throttled:
             return False
-        ranks = self.attached().ranks
-        return bool(ranks) and all(rank.is_paused for rank in ranks)
+        try:
+            ranks = self.attached().ranks
+            return bool(ranks) and all(rank.is_paused for rank in ranks)
+        except WeftError:  # its page is damaged, of which nobody beside it is to feel anything
+            return False
 
     @property
     def can_move(self) -> bool:
@@ -135,8 +146,10 @@ class Attempt:
         self.wake()
 
     def give_up(self, error: WeftError) -> None:
-        """Its page cannot be read: it can neither be paused nor watched, and will be ended as lost."""
-        self.why_given_up = error.message
+        """Its page or its records cannot be read: it can neither be paused nor watched, and will be ended as lost."""
+        if not self.why_given_up:
+            log.warning("job %s, attempt %d is given up: %s", *self.record.key, error.message)
+            self.why_given_up = error.message
         self.wake()
 
     def adopt(self) -> bool:
@@ -180,21 +193,26 @@ class Attempt:
     def pages(self) -> tuple[Path, ...]:
         return tuple(task.page_path for task in self.tasks)
 
+    def has_page(self, path: str) -> bool:
+        """Whether this is one of its pages, or of its further ranks'."""
+        return any(path == str(page) or path.startswith(f"{page}.") for page in self.pages)
+
     @property
-    def shepherds(self) -> frozenset[int]:
-        return frozenset(task.shepherd.pid for task in self.tasks if task.shepherd)
+    def known(self) -> Known:
+        """Of its processes, whatever its pages say."""
+        shepherds = frozenset(pid for task in self.tasks for pid in task.shepherd_pids)
+        leaders = [task.leader for task in self.tasks]
+        return Known(shepherds, frozenset((each.pid, each.start) for each in leaders if each))
 
     def attached(self) -> Task:
         """Its pages, for us; whoever pauses it in a thread has his own."""
         if self._task is None:
             self._task = attach(*self.pages)
-        self._task.shepherds = self.shepherds
+        self._task.known = self.known
         return self._task
 
     def tree(self, *, with_shepherds: bool = True) -> Tree:
-        trees = [task.tree(with_shepherd=with_shepherds) for task in self.tasks]
-        roots, marks, spared = (frozenset[Any]().union(*parts) for parts in zip(*map(_parts, trees), strict=True))
-        return Tree(roots, marks, spared)
+        return reduce(or_, (task.tree(with_shepherd=with_shepherds) for task in self.tasks))
 
     def note(self, record: Record) -> None:
         """Keep what a coordinator that comes after us has to know."""
@@ -207,7 +225,7 @@ class Attempt:
         self.ground.report({"job": job, "attempt": attempt, "generation": generation, "what": what, **body})
 
     def say_started(self) -> None:
-        pids = [task.pid for task in self.tasks]
+        pids = [task.named_pid for task in self.tasks]
         self.say("started", self.record.generation, pids=pids, lane=self.record.lane)
 
     def say_resumed(self) -> None:
@@ -241,11 +259,12 @@ class Attempt:
     async def end(self) -> None:
         """All tasks are over; make sure of everything they started, and say how it ended.
 
-        A shepherd that left a status has made sure itself, and has nothing more to do.
+        A shepherd that ended as it should has made sure itself. That there is a status does not say so.
         """
-        if self.is_adopted or not all(task.status and task.status.by == "shepherd" for task in self.tasks):
-            await in_thread(fencing.end_tree, self.tree())
-            await in_thread(fencing.end_tree, Tree(frozenset(self.ground.company.strays()), frozenset()))
+        is_told = all(task.is_seen_through for task in self.tasks)
+        has_processes = any(task.has_processes for task in self.tasks) or bool(self.ground.strays.pids())
+        if self.is_adopted or not is_told or has_processes:
+            await self._end_processes()
         for task in self.tasks:
             task.end_shepherd()
         reach("coordinator-tree-gone")
@@ -292,18 +311,27 @@ class Attempt:
         if self.state is not State.WAITING:
             for task in self.tasks:
                 task.bar()
-            await in_thread(fencing.end_tree, self.tree())
+            await self._end_processes()
+
+    async def _end_processes(self) -> None:
+        """Among strays may be processes of this attempt."""
+        await in_thread(fencing.end_tree, self.tree())
+        await in_thread(self.ground.strays.end)
 
     def forget(self) -> None:
-        """Remove all that is kept of it, but for what it printed."""
+        """Remove all that is kept of it, but for what it printed. What cannot be removed is left."""
         if self._task is not None:
             self._task.close()
             self._task = None
         for task in self.tasks:
-            task.forget()
+            with suppress(OSError):
+                task.forget()
         with suppress(OSError):  # something was saved there
             self.ground.home.checkpoints(self.record.job).rmdir()
-        records.remove(self.ground.home, *self.record.key)
+        try:
+            records.remove(self.ground.home, *self.record.key)
+        except OSError as error:
+            log.warning("the records of job %s, attempt %d cannot be removed: %s", *self.record.key, error)
 
     @property
     def occupied_bytes(self) -> int:
@@ -341,7 +369,3 @@ class Attempt:
             "duty": 0 if self.is_gated else task.duty,
             "neighbours": self.ground.company.neighbours(self),
         }
-
-
-def _parts(tree: Tree) -> tuple[frozenset[int], frozenset[str], frozenset[int]]:
-    return tree.roots, tree.marks, tree.spared

@@ -11,12 +11,22 @@ import resource
 from _signal import SIG_DFL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]  # `signal` loads enum: 6 ms
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+SOFT_LIMIT = "WEFT_SOFT_NOFILE"
+"""The limit of open files that weft was started with, in the environment of its own processes."""
 
 
 def signals_as_bare() -> None:
     """Python ignores two signals for itself."""
     for ignored in (SIGPIPE, SIGXFSZ):
         signal(ignored, SIG_DFL)
+
+
+def descriptors_as_bare() -> None:
+    """Weft raises the limit of open files for itself alone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    said = os.environ.get(SOFT_LIMIT, "")
+    if said.isdecimal() and int(said) < soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(said), hard))
 
 
 def limit_memory(limit_bytes: int) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from weft.core.errors import InputError
 from weft.core.value import value
+from weft.node.control_page import ControlPage
 from weft.node.mounts import file_system, is_in_memory
 from weft.node.private import private_folder
 from weft.node.serving import NOT_SERVED, Service
 from weft.node.size import LOWEST_DEVICE_LIMIT_BYTES, LOWEST_LIMIT_BYTES, parsed_bytes, parsed_limit
 from weft.runtime import lanes, layout, native
-from weft.runtime.page import Page
 
 SMALLEST_LANE_BYTES = 1 << 20
 FOLDERS_ON_DISK = ("/var/tmp", "/tmp")  # noqa: S108 - the file made there has no name
@@ -45,7 +45,7 @@ class Bounds:
             said |= {"WEFT_LANE": str(self.lane), "WEFT_LANE_CAPACITY": str(self.lane_capacity_bytes)}
         return said
 
-    def write(self, page: Page) -> None:
+    def write(self, page: ControlPage) -> None:
         page.words[layout.LIMIT] = self.limit_bytes
         page.words[layout.DUTY] = self.duty
         page.words[layout.LANE_BASE] = self.lane_base & 0xFFFF_FFFF_FFFF_FFFF

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.node import laning, processes
+from weft.node import laning
 from weft.node.holding import Holding, Key
 from weft.node.order import State
-from weft.node.tended import Sight
 
 if TYPE_CHECKING:
     from weft.node.attempt import Attempt
@@ -68,13 +66,3 @@ class Company:
         """Of all lanes that somebody is in."""
         pages = [laning.page_of(run, each.record) for each in self if not each.is_over]
         return {page for page in pages if page}
-
-    def strays(self) -> set[int]:
-        """Children of ours that no attempt accounts for: their shepherd was killed, and they have left their session
-        and their environment behind. While another task is our child, they may be that one's.
-        """
-        ours = processes.children([os.getpid()])  # before the look: who is tended then was no child of ours now
-        tasks = [task for attempt in self for task in attempt.tasks]
-        if any(task.look() is Sight.ORPHANED for task in tasks):
-            return set()
-        return ours - {pid for task in tasks for pid in task.shepherd_pids}

@@ -13,30 +13,40 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import devices, fencing, kinds, laning, records
+from weft.jsonlines import Message
+from weft.node import belonging, descriptors, devices, fencing, kinds, laning, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
+from weft.node.cgroups import Fences, find_fences
 from weft.node.children import Reaper, in_thread
 from weft.node.company import Company
+from weft.node.containment import contained
 from weft.node.devices import Device
+from weft.node.entries import replace_file
 from weft.node.ground import Graces, Ground
 from weft.node.guarding import Guard
+from weft.node.holding import Key
 from weft.node.kinds import Kind
-from weft.node.link import Link, Message
+from weft.node.launch_check import checked_launch
+from weft.node.link import Link
 from weft.node.measuring import Measuring
 from weft.node.order import Order, State, Wanted
-from weft.node.records import Record
+from weft.node.records import DamagedRecordError, Record
 from weft.node.seat import Seat
 from weft.node.serving import service_at
 from weft.node.sole import taken_lock
+from weft.node.strays import Strays, end_left_over
+from weft.node.supervisor import Supervisor
+from weft.node.tended import Tended
 from weft.runtime.failing import reach
+from weft.settings import FENCES
 
 FAIL_POINTS = (
     "coordinator-ordered",  # and nothing is done yet
@@ -58,6 +68,7 @@ PROTOCOL = 1
 TICK_S = 1.0
 DEVICES_TICKS = 5
 LOCK_WAIT_S = 3.0
+UNKNOWN_S = 5.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
 SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
@@ -66,16 +77,19 @@ log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    def __init__(self, home: Home, kind: Kind, found: Sequence[Device]) -> None:
+    def __init__(self, home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
         self._company = Company()
         self._attempts = self._company.attempts
         self._guard = Guard(self._company)
         self._measuring = Measuring()
-        self._unadopted: set[tuple[str, int]] = set()
+        self._unadopted: set[Key] = set()
+        self._damaged: dict[Key, str] = {}
+        """Attempts whose record cannot be read, and why; they are lost as soon as somebody asks for them."""
         self._lives: set[asyncio.Task[None]] = set()
         self._generations: dict[str, int] = {}
-        self._named: set[tuple[str, int]] = set()
-        self._link = Link(home.node_socket, self._hello, self._receive)
+        self._named: set[Key] = set()
+        self._link = Link(home.node_socket, self._hello, self._receive, self._refuse)
+        self._supervisor = Supervisor()
         self._reaper = Reaper(self._child_ended)
         self._is_leaving = asyncio.Event()
         self._ground = Ground(
@@ -87,6 +101,8 @@ class Coordinator:
             report=self._report,
             company=self._company,
             guard=self._guard,
+            strays=Strays(home, self._tasks),
+            fences=fences,
         )
 
     async def run(self) -> None:
@@ -96,22 +112,40 @@ class Coordinator:
             loop.add_signal_handler(number, self._is_leaving.set)
         self._reaper.begin()
         records.remove_leftovers(self._ground.home)
-        for job, attempt in records.attempts_on_disk(self._ground.home):
+        on_disk = records.attempts_on_disk(self._ground.home)
+        for job, attempt in on_disk:
             try:
                 self._adopt(job, attempt)
-            except OSError as error:  # a full disk; it is taken up when it is ordered
-                log.warning("job %s, attempt %d cannot be adopted yet: %s", job, attempt, error)
+            except Exception as error:  # noqa: BLE001 - a full disk, say; it is taken up when it is ordered
+                log.warning("job %s, attempt %d cannot be adopted yet: %r", job, attempt, error)
                 self._unadopted.add((job, attempt))
-        lasting = [asyncio.create_task(each) for each in (self._link.run(), self._tick(), self._watch_guests())]
-        leaving = asyncio.create_task(self._is_leaving.wait())
-        await asyncio.wait([*lasting, leaving], return_when=asyncio.FIRST_COMPLETED)
-        for ended in lasting:
-            if ended.done():
-                ended.result()  # raises: none ever ends
+        await self._end_unknown(on_disk)
+        lasting = {"link": self._link.run, "tick": self._tick, "guests": self._watch_guests}
+        kept = [self._supervisor.start(name, work) for name, work in lasting.items()]
+        await self._is_leaving.wait()
+        for task in kept:
+            task.cancel()
+        self._ground.fences.remove()
+
+    def _tasks(self) -> list[Tended]:
+        return [task for attempt in self._company for task in attempt.tasks]
+
+    async def _end_unknown(self, known: Sequence[tuple[str, int]]) -> None:
+        """What lives of attempts of which no record tells any more. One that cannot be killed is not waited for."""
+        ground = self._ground
+        ending = [in_thread(end_left_over, ground.fences.left_over(known))]
+        ending += [in_thread(ground.strays.end)] if ground.strays.find() else []
+        await asyncio.wait(ending, timeout=UNKNOWN_S)
 
     def _adopt(self, job: str, number: int) -> None:
         home = self._ground.home
-        record = records.read_record(home, job, number)
+        try:
+            record = records.read_record(home, job, number)
+        except DamagedRecordError as error:
+            self._damaged[job, number] = error.message
+            log.warning("job %s, attempt %d is lost: %s", job, number, error.message)
+            self._unadopted.discard((job, number))
+            return
         if record is None:
             records.remove(home, job, number)
         else:
@@ -121,7 +155,6 @@ class Coordinator:
     def _take_up(self, record: Record) -> None:
         job, number = record.key
         attempt = Attempt(self._ground, record, Order(Wanted.NOTHING, record.generation, record.devices, record.seat))
-        self._generations[job] = max(record.generation, self._generations.get(job, 0))
         if attempt.adopt():
             log.info("job %s, attempt %d: adopted, %s", job, number, attempt.state.value)
             self._begin(attempt)
@@ -136,8 +169,9 @@ class Coordinator:
 
     def _has_lived(self, attempt: Attempt, life: asyncio.Task[None]) -> None:
         self._lives.discard(life)
-        if not life.cancelled() and life.exception():
-            log.error("job %s: looking again at how it stands", attempt.record.job, exc_info=life.exception())
+        if not life.cancelled() and (error := life.exception()):
+            log.error("job %s: looking again at how it stands", attempt.record.job, exc_info=error)
+            attempt.give_up(WeftError(f"weft failed on it: {error!r}"))
             asyncio.get_running_loop().call_later(TICK_S, self._begin, attempt)
         elif attempt.is_fenced:
             self._forget(attempt)
@@ -157,7 +191,7 @@ class Coordinator:
             ]
             + [
                 {"job": job, "attempt": number, "generation": 0, "state": State.LAUNCHING.value}
-                for job, number in self._unadopted
+                for job, number in self._unadopted | self._damaged.keys()
             ],
         }
 
@@ -173,6 +207,8 @@ class Coordinator:
                 for key in set(self._attempts) - self._named:
                     log.info("job %s, attempt %d: nobody knows of it; it is ended", *key)
                     self._fence(self._attempts[key])
+                for key in self._damaged.keys() - self._named:
+                    self._spawn(self._fence_damaged(key))
             case "ack":
                 self._acknowledged(int(message["serial"]))
             case "leave":
@@ -193,23 +229,49 @@ class Coordinator:
             return
         self._generations[job] = order.generation
         reach("coordinator-ordered")
-        if key not in self._attempts and records.read_record(self._ground.home, *key):
+        if key not in self._attempts and key not in self._damaged and self._has_record(key):
             self._adopt(*key)
         if key in self._attempts:
             self._take(self._attempts[key], order)
+        elif key in self._damaged:
+            self._spawn(self._lose_damaged(key, order.generation))
         elif order.wanted is Wanted.RUN:
-            record = Record(job, number, order.generation, order.devices, self._ground.boot_id, 0, message["launch"])
+            asked, fences = checked_launch(message["launch"]), self._ground.fences
+            record = Record(
+                *(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked),
+                cgroups=fences.folder,
+                needs_cgroup=fences.is_required,
+            )
             self._fence_older(job, number)
             self._begin(Attempt(self._ground, record, order))
         else:
             about = {"job": job, "attempt": number, "generation": order.generation}
             self._report({**about, "what": "lost", "message": "nothing of it is on this node", "never": True})
 
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._lives.add(task)
+        task.add_done_callback(self._lives.discard)
+
+    def _has_record(self, key: Key) -> bool:
+        try:
+            return records.read_record(self._ground.home, *key) is not None
+        except DamagedRecordError:
+            return True
+
+    def _refuse(self, message: Message, why: str) -> None:
+        """An order that cannot be followed fails its job: the daemon would send the same one again."""
+        job, number = message.get("job"), message.get("attempt")
+        if message["type"] == "run" and isinstance(job, str) and isinstance(number, int):
+            self._named.add((job, number))
+            if (job, number) not in self._attempts:
+                self._report({"job": job, "attempt": number, "generation": 0, "what": "refused", "message": why[:1000]})
+
     def _take(self, attempt: Attempt, order: Order) -> None:
         if order != attempt.order:
             attempt.take(order)
             self._company.wake_comers()  # it may be welcome where it is
-            with suppress(WeftError):  # somebody has removed its page
+            with contained("its place in its lane is not said", attempt):
                 attempt.set_lane_order()
         else:
             attempt.wake()
@@ -228,9 +290,28 @@ class Coordinator:
         if report is None or report["what"] not in FINAL:
             return
         reach("coordinator-acked")
-        attempt = self._attempts.get((report["job"], report["attempt"]))
+        key = (report["job"], report["attempt"])
+        attempt = self._attempts.get(key)
         if attempt is not None:
             self._forget(attempt)
+        elif key in self._damaged:
+            self._forget_damaged(key)
+
+    async def _lose_damaged(self, key: Key, generation: int) -> None:
+        """Say that it is lost, once nothing of it lives."""
+        await in_thread(belonging.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
+        if why := self._damaged.get(key):
+            about = {"job": key[0], "attempt": key[1], "generation": generation}
+            self._report({**about, "what": "lost", "message": why})
+
+    async def _fence_damaged(self, key: Key) -> None:
+        await in_thread(belonging.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
+        self._forget_damaged(key)
+
+    def _forget_damaged(self, key: Key) -> None:
+        self._damaged.pop(key, None)
+        with contained("records stay"):
+            records.remove(self._ground.home, *key)
 
     def _child_ended(self, pid: int, exit_code: int) -> None:
         for attempt in self._attempts.values():
@@ -256,29 +337,33 @@ class Coordinator:
     async def _watch_guests(self) -> None:
         while True:
             await asyncio.sleep(self._guard.rest_s)
-            try:
+            with contained("guests are not held back"):
                 self._guard.glance(asyncio.get_running_loop().time())
-            except (WeftError, OSError) as error:  # of a page that somebody has removed, say
-                log.warning("guests are not held back: %s", error)
 
     async def _tick(self) -> None:
         for count in itertools.count():
             await asyncio.sleep(TICK_S)
-            self._reaper.reap()  # what could not be recorded before
-            for attempt in self._attempts.values():
-                for task in attempt.tasks:
-                    task.wake_shepherd()
-            await self._measure()
-            if not self._link.is_choked:
-                self._link.send({"type": "progress", "jobs": self._progress()})
+            with contained("ends of processes are not noted"):
+                self._reaper.reap()  # what could not be recorded before
+            for attempt in self._company:
+                with contained("its shepherd is not woken", attempt):
+                    for task in attempt.tasks:
+                        task.wake_shepherd()
+            with contained("nothing is measured"):
+                await self._measure()
+            with contained("no progress is told"):
+                if not self._link.is_choked:
+                    self._link.send({"type": "progress", "jobs": self._progress(), "warnings": self._warnings()})
             if count % DEVICES_TICKS == 0:
-                self._tidy()
-                await self._look_at_devices()
+                with contained("nothing is tidied"):
+                    self._tidy()
+                with contained("devices are not looked at"):
+                    await self._look_at_devices()
 
     async def _measure(self) -> None:
         for attempt in self._company:
             if attempt.is_settled:
-                with suppress(WeftError):  # somebody has removed its page
+                with contained("its place in its lane is not said", attempt):
                     attempt.set_lane_order()
         for told in await self._measuring.look(self._company, asyncio.get_running_loop().time()):
             self._link.send(told)
@@ -291,24 +376,37 @@ class Coordinator:
     def _tidy(self) -> None:
         """Nothing is to stay in memory of which nobody knows any more; who has records but no attempt is taken up."""
         for job, attempt in records.remove_leftovers(self._ground.home) - self._attempts.keys():
-            with suppress(OSError):
-                self._adopt(job, attempt)
+            if (job, attempt) not in self._damaged:
+                with contained(f"job {job}, attempt {attempt} is not adopted"):
+                    self._adopt(job, attempt)
         self._remove_lanes()
+        if left_over := self._ground.fences.left_over({*self._attempts, *self._unadopted}):
+            in_thread(end_left_over, left_over)
 
     def _progress(self) -> dict[str, dict[str, Any]]:
         said = {}
         for attempt in self._attempts.values():
             if attempt.state in SEEN:
-                with suppress(WeftError):  # somebody has removed its page
+                with contained("its progress is not told", attempt):
                     said[attempt.record.job] = attempt.progress() | self._needs(attempt)
         return said
+
+    def _warnings(self) -> list[str]:
+        found = [f"coordinator: {each}" for each in self._supervisor.warnings()]
+        if descriptors.are_scarce():
+            left = f"of {descriptors.limit()} open files few are left"
+            found.append(f"coordinator: {left}; no job is started (ulimit -n)")
+        return found
 
     def _needs(self, attempt: Attempt) -> dict[str, Any]:
         return {"generation": attempt.record.generation, "needs_bytes": self._measuring.needs_bytes(attempt)}
 
     async def _look_at_devices(self) -> None:
         ground = self._ground
-        trees = [attempt.tree() for attempt in self._attempts.values()]
+        trees = []
+        for attempt in self._company:
+            with contained("its processes are not known", attempt):
+                trees.append(attempt.tree())
 
         def ours() -> set[int]:
             return {each.pid for tree in trees for each in fencing.members(tree)}
@@ -323,23 +421,29 @@ class Coordinator:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft.node.coordinator", description="Runs jobs on this machine.")
     parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
+    parser.add_argument("--fence", default="auto", choices=FENCES, help="how a job is kept together")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    descriptors.raise_limit()
     try:
         home = Home.find()
         home.make()
         with taken_lock(home.node_lock, "coordinator", LOCK_WAIT_S):
             nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
             found = devices.discover(options.devices, nvml)
-            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found))
+            fences = find_fences(options.fence, home.root)
+            log.info("fencing: %s", fences.says)
+            with suppress(OSError):  # a full disk; it is for people to read
+                replace_file(home.fencing, fences.says.encode("utf-8", "replace") + b"\n")
+            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found, fences))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(home: Home, kind: Kind, found: Sequence[Device]) -> None:
-    await Coordinator(home, kind, found).run()
+async def _serve(home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
+    await Coordinator(home, kind, found, fences).run()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ WARM_UP_STEPS, WARM_UP_S = 3, 1.0
 SETTLED_STEPS, SETTLED_S = 20, 2.0
 SLOW_STEPS, SLOW_S = 3, 10.0
 TAIL = 0.1
+FASTEST_HZ = 1e6
 REMEMBERED = 256
 
 
@@ -81,7 +82,7 @@ class Gauge:
         if newest.is_held_back and newest.now_s > counted.stepped_s:
             lasted_s = newest.now_s - counted.stepped_s
             rate_hz = min(rate_hz, (steps + 1) / lasted_s)
-        if rate_hz == math.inf:
+        if rate_hz > FASTEST_HZ:  # no steps, no time, or a page that counts what nobody computed
             return None
         return Rate(rate_hz, steps, lasted_s, newest.neighbours, newest.generation)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weft.node import idling, laning, moving
 from weft.node.attempt import Attempt
+from weft.node.belonging import Known
 from weft.node.children import in_thread
 from weft.node.order import State, Wanted
 from weft.node.records import Record
@@ -67,7 +68,7 @@ async def resume(attempt: Attempt, sights: Sights) -> None:
         attempt.ground.guard.release(attempt)
     attempt.note(after)
     reach("coordinator-resuming")
-    await in_thread(_go_on, attempt.pages, attempt.shepherds, after)
+    await in_thread(_go_on, attempt.pages, attempt.known, after)
     reach("coordinator-resumed")
     attempt.state, attempt.pause, attempt.held_bytes = State.RUNNING, None, 0
     attempt.answered = (attempt.record.generation, Wanted.RUN)
@@ -75,9 +76,9 @@ async def resume(attempt: Attempt, sights: Sights) -> None:
     attempt.wake()
 
 
-def _go_on(pages: Sequence[Path], shepherds: frozenset[int], record: Record) -> None:
+def _go_on(pages: Sequence[Path], known: Known, record: Record) -> None:
     with attach(*pages) as task:
-        task.shepherds = shepherds
+        task.known = known
         task.set_lane_order(record.seat.base, record.seat.weight)
         task.set_lane(laning.number_of(record))
         task.resume()

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.value import value
 from weft.home import Home
+from weft.node.cgroups import Fences
 from weft.node.devices import Device
 from weft.node.kinds import Kind
 
 if TYPE_CHECKING:
     from weft.node.company import Company
     from weft.node.guarding import Guard
+    from weft.node.strays import Strays
 
 
 @value
@@ -37,6 +39,8 @@ class Ground:
     report: Callable[[dict[str, Any]], None]
     company: Company
     guard: Guard
+    strays: Strays
+    fences: Fences
     graces: Graces = field(default_factory=Graces)
 
     def is_blocked(self, indexes: tuple[int, ...]) -> bool:

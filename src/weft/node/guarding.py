@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft.core.errors import WeftError
 from weft.node import idling
+from weft.node.containment import contained
 from weft.node.controller import FIRST_DUTY
 from weft.node.controls import GuestSetting, Setting
 from weft.node.holding import Key
@@ -67,18 +68,19 @@ class Guard:
             self._close(key)
         for key, holder in beside.items():
             if key not in self._beside:
-                self._add(key, holder)
+                with contained(f"job {key[0]} is not held back"):
+                    self._add(key, holder)
         for key in slowed - self._slowed.keys():
-            self._slow(key)
+            with contained(f"job {key[0]} is not slowed"):
+                self._slow(key)
         held_back = beside.keys() | slowed
         for attempt in self._company:
             if attempt.was_throttled and attempt.record.key not in held_back and self._is_to_be_free(attempt, now_s):
-                self.release(attempt)
+                with contained("it is not let go", attempt):
+                    self.release(attempt)
         for holder, throttle in list(self._throttles.items()):
-            try:
+            with contained(f"guests of job {holder[0]} are not held back"):
                 self._tell(holder, throttle.tick(now_s), now_s)
-            except (WeftError, OSError) as error:  # its page is gone, or one of its guests'
-                log.warning("guests of job %s are not held back: %s", holder[0], error)
 
     def see_out(self, attempt: Attempt, now_s: float) -> None:
         """It is about to pause. A guest is gated no more, but held back until it stands: on its way to the boundary,
@@ -119,7 +121,7 @@ class Guard:
             if not (guest.is_settled and guest.record.seat.is_guest and guest.record.seat.is_throttled):
                 continue
             holders = self._holders_beside(guest)
-            if len(holders) == 1 and holders[0].attached().ranks:
+            if len(holders) == 1 and _has_ranks(holders[0]):
                 beside[guest.record.key] = holders[0].record.key
             elif holders:
                 slowed.add(guest.record.key)
@@ -189,6 +191,13 @@ class Guard:
             del self._beside[guest]
         for key in (*guests, holder):
             self._freed(key)
+
+
+def _has_ranks(holder: Attempt) -> bool:
+    try:
+        return bool(holder.attached().ranks)
+    except WeftError:  # its page is damaged; it is about to be ended
+        return False
 
 
 def _has_burst(throttle: Throttle) -> bool:

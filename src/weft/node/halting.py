@@ -9,6 +9,7 @@ from time import monotonic
 
 from weft.core.value import value
 from weft.node import processes
+from weft.node.belonging import Known
 from weft.node.depth import Held, depth_for, depths_to_try
 from weft.node.devices import Device
 from weft.node.kinds import Kind
@@ -25,7 +26,7 @@ class Halt:
     """What to pause, and what is known of the room there is."""
 
     pages: tuple[Path, ...]
-    shepherds: frozenset[int]
+    known: Known
     devices: tuple[Device, ...]
     needs_bytes: int | None
     held_by_others_bytes: int
@@ -37,7 +38,7 @@ class Halt:
 def halt(wanted: Halt, kind: Kind, is_wanted: Callable[[], bool]) -> tuple[Pause, int]:
     """How the pause came out, and what the attempt holds of its devices' memory while it pauses."""
     with attach(*wanted.pages) as task:
-        task.shepherds = wanted.shepherds
+        task.known = wanted.known
         depths = wanted.depths or _depths(task, wanted, kind)
         pause = _paused(task, depths, wanted.grace_s, is_wanted)
         return pause, _held(task, wanted, kind).own_bytes

@@ -5,9 +5,9 @@ Only who is alone on one device can be in a lane: a rank of a gang would wait fo
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
+import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.node.devices import Device
+from weft.node.entries import discard
 from weft.node.processes import is_alive
 from weft.node.seat import Seat
+from weft.node.snapshot import MOST_PID
 from weft.runtime import lanes, layout
 from weft.runtime.lanes import Member
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from weft.node.records import Record
 
 UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
+ENDLESS = (1 << 63) - 1
+SIGNED = struct.Struct("=q")
 A_LANE = re.compile(r"lane-[0-9]+-[0-9]+")
 
 
@@ -67,47 +71,52 @@ def set_order(path: Path, pids: Collection[int], seat: Seat) -> None:
 
     An order is about what is used from then on: what remains of a job that comes back to its lane is less by now.
     """
-    with suppress(OSError, ValueError), _opened(path) as (numbers, signed):
-        for at in _members(numbers):
-            if numbers[at + Member.PID] in pids:
-                if signed[at + Member.ORDERED] != seat.base:
-                    signed[at + Member.ORDERED] = seat.base
-                    signed[at + Member.BASE] = seat.base - seat.weight * numbers[at + Member.USED] // 1000
-                signed[at + Member.WEIGHT] = seat.weight
+    with suppress(OSError, lanes.LaneError), _opened(path) as fd:
+        words = lanes.read(str(path), fd)
+        for at in _members(words):
+            if words[at + Member.PID] in pids:
+                if words[at + Member.ORDERED] != seat.base & UNSIGNED:
+                    used = min(words[at + Member.USED], ENDLESS)
+                    base = max(-ENDLESS, min(ENDLESS, seat.base - seat.weight * used // 1000))
+                    _write(fd, at + Member.ORDERED, seat.base)
+                    _write(fd, at + Member.BASE, base)
+                _write(fd, at + Member.WEIGHT, seat.weight)
+
+
+def _write(fd: int, word: int, number: int) -> None:
+    os.pwrite(fd, SIGNED.pack(number), word * SIGNED.size)
 
 
 def remove_unused(run: Path, used: Collection[Path]) -> None:
     """The pages of lanes that no attempt is in, and no process: a last member that is killed leaves its page behind."""
     for path in run.glob("lane-*"):
         if A_LANE.fullmatch(path.name) and path not in used and not _has_living(path):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                discard(path)
 
 
 def _has_living(path: Path) -> bool:
     try:
-        with _opened(path) as (numbers, _):
-            return any(
-                is_alive(numbers[at + Member.PID], numbers[at + Member.START])
-                for at in _members(numbers)
-                if numbers[at + Member.PID]
-            )
-    except (OSError, ValueError):  # gone, or no lane
+        with _opened(path) as fd:
+            words = lanes.read(str(path), fd)
+            return any(is_alive(words[at + Member.PID], words[at + Member.START]) for at in _members(words))
+    except (OSError, lanes.LaneError):  # gone, or no lane
         return False
 
 
-def _members(numbers: memoryview) -> Iterator[int]:
+def _members(words: Sequence[int]) -> Iterator[int]:
     """Where the words of each member begin."""
-    for slot in range(lanes.LANE_MEMBERS if numbers[lanes.MAGIC] == lanes.LANE_MAGIC else 0):
-        yield lanes.MEMBERS + slot * lanes.MEMBER_WORDS
+    for slot in range(lanes.LANE_MEMBERS):
+        at = lanes.MEMBERS + slot * lanes.MEMBER_WORDS
+        if 0 < words[at + Member.PID] <= MOST_PID:
+            yield at
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[memoryview, memoryview]]:
-    """The lane's page as words, without and with their sign. To open it takes no claim that closing it would drop."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+def _opened(path: Path) -> Iterator[int]:
+    """The lane's page, to be read and written through its descriptor: its members may truncate it at any time."""
+    fd = lanes.open_file(str(path))
     try:
-        mapped = mmap.mmap(fd, lanes.LANE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        yield fd
     finally:
         os.close(fd)
-    with mapped, memoryview(mapped) as whole, whole.cast("Q") as numbers, whole.cast("q") as signed:
-        yield numbers, signed

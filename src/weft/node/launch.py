@@ -13,10 +13,11 @@ import weft.runtime
 from weft.core.errors import InputError, WeftError
 from weft.node import serving
 from weft.node.bare import NOT_FOUND, limit_memory, signals_as_bare, why_not_started
+from weft.node.control_page import ControlPage
 from weft.node.terminal import Terminal
 from weft.node.watching import Mask, Watched
 from weft.runtime import layout, native
-from weft.runtime.page import Page, start_time
+from weft.runtime.page import start_time
 
 INJECT = str(Path(weft.runtime.__file__).parent / "inject")
 
@@ -52,7 +53,7 @@ def _forget_outer(env: dict[str, str]) -> None:
         env |= {"LD_PRELOAD": ":".join(others)} if others else {}
 
 
-def run(command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, process_bytes: int = 0) -> int:
+def run(command: Sequence[str], page: ControlPage, env: Mapping[str, str], mask: Mask, process_bytes: int = 0) -> int:
     """Run a command to its end; its exit code, or 128 + N if signal N ended it.
 
     `process_bytes` bounds the private memory of each of its processes; 0: nothing does. `mask` is what `signals_held`
@@ -71,7 +72,12 @@ def run(command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, 
 
 
 def _start(
-    command: Sequence[str], page: Page, env: Mapping[str, str], mask: Mask, process_bytes: int, terminal: Terminal
+    command: Sequence[str],
+    page: ControlPage,
+    env: Mapping[str, str],
+    mask: Mask,
+    process_bytes: int,
+    terminal: Terminal,
 ) -> int:
     """The pid of the command, once it has taken the place of our copy; raises CommandError if it could not."""
     lend = os.isatty(0) and terminal.is_ours()

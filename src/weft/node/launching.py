@@ -17,13 +17,15 @@ from typing import Any
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.node import laning, launch, shepherd
+from weft.node.census import MARK
+from weft.node.control_page import ControlPage, create_page, open_control_page
 from weft.node.devices import Device
-from weft.node.fencing import MARK
+from weft.node.entries import replace_file
 from weft.node.kinds import Kind, Limits
-from weft.node.records import Record, replace_file
+from weft.node.records import Record
 from weft.node.tending import MASTER, SLAVE
 from weft.runtime import layout
-from weft.runtime.page import Page, PageError, create, open_page
+from weft.runtime.page import PageError
 
 SAID_BY_WEFT = (
     "WEFT_ARRAY_INDEX",
@@ -62,6 +64,11 @@ def task_environment(
     return env
 
 
+def cgroup_of(record: Record, rank: int) -> str:
+    """Where all processes of a task are; empty if they are in no cgroup of their own."""
+    return f"{record.cgroups}/{record.job}.{record.attempt}.{rank}" if record.cgroups else ""
+
+
 def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Sequence[Device], page: Path) -> None:
     """What the shepherd is to do. Only the first task has input and a terminal."""
     wanted = record.launch
@@ -74,6 +81,8 @@ def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Seq
         "cores": kind.cores(devices),
         "limit_bytes": limits_of(record, kind).process_bytes,
         "page": str(page),
+        "cgroup": cgroup_of(record, rank),
+        "needs_cgroup": record.needs_cgroup,
         "log": str(home.log(record.job, rank)),
         "errors": str(home.log(record.job, rank, split=True)) if wanted.get("split") else "",
         "stdin": bool(wanted.get("stdin")) and rank == 0,
@@ -91,16 +100,16 @@ def limits_of(record: Record, kind: Kind) -> Limits:
     return kind.limits(device_bytes, (record.launch.get("limit_bytes") or device_bytes) - device_bytes)
 
 
-def page_for(path: Path, record: Record, kind: Kind) -> Page:
+def page_for(path: Path, record: Record, kind: Kind) -> ControlPage:
     """The page of a task that is to be launched, or that was launched by an earlier coordinator."""
     try:
         limit_bytes = limits_of(record, kind).device_bytes
         words = {layout.ATTEMPT: record.attempt, layout.LIMIT: limit_bytes}
-        return create(str(path), words | laning.words(record))
+        return create_page(str(path), words | laning.words(record))
     except FileExistsError:
         pass
     try:
-        return open_page(str(path))
+        return open_control_page(str(path))
     except PageError as error:
         raise WeftError(str(error)) from error
 

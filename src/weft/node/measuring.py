@@ -18,7 +18,6 @@ from weft.node import processes, usage
 from weft.node.children import in_thread
 from weft.node.gauge import Gauge, Look, Rate, watch
 from weft.node.holding import Key
-from weft.node.rank import Rank
 from weft.node.usage import Used
 from weft.runtime import layout
 
@@ -85,7 +84,7 @@ class Measuring:
             seen[key].pace = seen[key].pace.seen(look)
         rates = {key: rate for key, each in self._stretches.items() if (rate := each.due(now_s))}
         weighed = [key for key, each in self._stretches.items() if key in rates or each.is_to_be_weighed]
-        roots = {key: seen[key].attached().roots for key in weighed}
+        roots = {key: found for key in weighed if (found := _roots(seen[key])) is not None}
         times_s = await in_thread(usage.cpu_times_s, roots) if roots else {}
         told = []
         for key, cpu_s in times_s.items():
@@ -94,7 +93,8 @@ class Measuring:
                 self._stretches[key] = replace(stretch, used=used)
                 continue
             if stretch.has_moved(rates[key].rate_hz) and not seen[key].is_over:
-                told.append(_measured(seen[key], rates[key], stretch.used, used))
+                with suppress(WeftError):  # its page is damaged
+                    told.append(_measured(seen[key], rates[key], stretch.used, used))
             self._stretches[key] = stretch.after(rates[key].rate_hz, used)
         return told
 
@@ -111,11 +111,11 @@ def _look(attempt: Attempt, now_s: float) -> Look | None:
         task = attempt.attached()
         ranks = task.ranks
         if ranks:
-            slowest: Rank = min(ranks, key=lambda rank: int(rank.words[layout.STEP]))
+            slowest = min((rank.look() for rank in ranks), key=lambda look: look.step)
             return Look(
                 now_s=now_s,
-                step=slowest.words[layout.STEP],
-                stepped_s=slowest.words[layout.HEARTBEAT] / 1e9,
+                step=slowest.step,
+                stepped_s=min(now_s, slowest.words[layout.HEARTBEAT] / 1e9),  # no step has ended yet to come
                 neighbours=frozenset(attempt.ground.company.neighbours(attempt)),
                 duty=task.duty,
                 generation=attempt.record.generation,
@@ -123,6 +123,13 @@ def _look(attempt: Attempt, now_s: float) -> Look | None:
                 is_gated=attempt.is_gated,
             )
     return None
+
+
+def _roots(attempt: Attempt) -> set[int] | None:
+    try:
+        return attempt.attached().roots
+    except WeftError:  # its page is damaged
+        return None
 
 
 def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> dict[str, Any]:
@@ -147,7 +154,7 @@ def _memory(attempt: Attempt) -> tuple[int, int] | None:
 
     Who could not join the lane that it was seated in shares nothing there.
     """
-    words = [rank.words for rank in attempt.attached().ranks]
+    words = [rank.look().words for rank in attempt.attached().ranks]
     if not all(rank[layout.NATIVE] for rank in words):
         return None
     each = max(1, int(attempt.record.launch["devices_per_task"]))
@@ -159,7 +166,7 @@ def _memory(attempt: Attempt) -> tuple[int, int] | None:
 
 def _is_outside(attempt: Attempt) -> bool:
     ranks = attempt.attached().ranks
-    is_in_lane = all(rank.words[layout.ABILITIES] & layout.IN_LANE for rank in ranks)
+    is_in_lane = all(rank.look().has(layout.IN_LANE) for rank in ranks)
     return bool(attempt.record.seat.lane) and not is_in_lane
 
 

@@ -37,6 +37,13 @@ def file_system_in(mountinfo: str, path: Path) -> str:
     return found
 
 
+def mounts_of(mountinfo: str, system: str) -> list[tuple[str, Path]]:
+    """Where file systems of this type are mounted, each with what is shown there of it: its root, or a folder in it."""
+    lines = [line.partition(" - ") for line in mountinfo.split("\n")]
+    fields = [mount.split(" ") for mount, _, rest in lines if rest.split(" ")[0] == system]
+    return [(_unescaped(each[3]), Path(_unescaped(each[4]))) for each in fields]
+
+
 def _unescaped(text: str) -> str:
     """Mount points as they are: the kernel writes blanks and backslashes in octal."""
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)

@@ -9,19 +9,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, count, takewhile
 from pathlib import Path
+from time import monotonic, sleep
 
 from weft.core.errors import InputError, WeftError
+from weft.node.control_page import ControlPage, create_page, open_control_page
+from weft.node.entries import discard
 from weft.node.mounts import file_system, is_in_memory
 from weft.node.private import ELSEWHERE, private_folder
 from weft.node.processes import is_alive
+from weft.node.snapshot import DamagedPageError
 from weft.runtime import layout
-from weft.runtime.page import Page, PageError, claimed_beside, create, open_page, start_time
+from weft.runtime.claiming import MOST_RANKS
+from weft.runtime.page import PageError, claimed_beside, start_time
 
+LOCK_WAIT_S, LOCK_POLL_S = 5.0, 0.01
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def page_for_a_task(path: Path | None) -> Iterator[Page]:
+def page_for_a_task(path: Path | None) -> Iterator[ControlPage]:
     """A new page, closed afterwards. One without a path goes; one with a path stays and shows how the task ended."""
     page = make_page(path)
     try:
@@ -32,7 +38,7 @@ def page_for_a_task(path: Path | None) -> Iterator[Page]:
         page.close()
 
 
-def make_page(path: Path | None) -> Page:
+def make_page(path: Path | None) -> ControlPage:
     """A new page, which this process will launch the first attempt with. Without a path, in a folder of ours.
 
     What is at `path` already is replaced if it is the page of a task that has ended, and left alone otherwise.
@@ -55,12 +61,12 @@ def make_page(path: Path | None) -> Page:
 def remove_page(path: Path) -> None:
     """Remove a task's page and those of its further ranks. Whoever has them open keeps what he sees."""
     for each in [*further_pages(path), path]:  # its own last: as long as it is there, nobody makes a new one
-        each.unlink(missing_ok=True)
+        discard(each)
 
 
 def further_pages(path: Path) -> list[Path]:
     """The pages of a task's further ranks, beside its first: FILE.1, FILE.2. A stranger's file is not among them."""
-    beside = (Path(claimed_beside(str(path), number)) for number in count(1))
+    beside = (Path(claimed_beside(str(path), number)) for number in range(1, MOST_RANKS))
     return list(takewhile(_is_page, beside))
 
 
@@ -68,14 +74,13 @@ def step_of_leaving(path: Path) -> int | None:
     """The step whose checkpoint every rank of the task left with, on request; None if that is not why it ended."""
     claimed = []
     for each in [path, *further_pages(path)]:
-        with suppress(PageError), _opened(each) as page:
-            if page.words[layout.CLAIM_PID]:
-                state = page.words[layout.STATE] & layout.LOW_BITS
-                claimed.append((state == layout.State.LEAVING, page.words[layout.CHECKPOINT]))
+        with suppress(PageError, DamagedPageError), _opened(each) as page:
+            if (look := page.look()).is_claimed:
+                claimed.append((look.state == layout.State.LEAVING, look.words[layout.CHECKPOINT]))
     return claimed[0][1] - 1 if claimed and all(all(one) for one in claimed) else None
 
 
-def _private_page() -> Page:
+def _private_page() -> ControlPage:
     folder = private_folder()
     # Nothing is replaced here, even if nobody seems to use it: containers may share /dev/shm, but not process numbers.
     names = chain([f"exec-{os.getpid()}.page"], (f"exec-{os.getpid()}-{number}.page" for number in count(2)))
@@ -84,11 +89,11 @@ def _private_page() -> Page:
             return _new_page(folder / next(names))
 
 
-def _new_page(path: Path) -> Page:
+def _new_page(path: Path) -> ControlPage:
     """A page that names who launches it: whoever sees it sees that it is in use."""
     launcher = {layout.LAUNCHER_PID: os.getpid(), layout.LAUNCHER_START: start_time(os.getpid())}
     try:
-        return create(str(path), {layout.ATTEMPT: 1, **launcher})
+        return create_page(str(path), {layout.ATTEMPT: 1, **launcher})
     except FileExistsError:
         raise
     except OSError as error:
@@ -108,7 +113,7 @@ def _clear(path: Path) -> None:
     try:
         with _opened(path) as page:
             # Of two who find the same ended page, the second must not remove what the first put in its place.
-            fcntl.flock(page.fd, fcntl.LOCK_EX)
+            _lock(page, path)
             if _is_at(path, page):
                 _refuse_if_used(path)
                 remove_page(path)
@@ -119,9 +124,21 @@ def _clear(path: Path) -> None:
         raise _not_made(path, error) from error
 
 
-def _is_at(path: Path, page: Page) -> bool:
+def _lock(page: ControlPage, path: Path) -> None:
+    """The one who removes it needs a moment; one that keeps the lock for longer is up to something else."""
+    deadline = monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            return fcntl.flock(page.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() > deadline:
+                raise InputError(f"{path} is locked by another process", ELSEWHERE) from None
+        sleep(LOCK_POLL_S)
+
+
+def _is_at(path: Path, page: ControlPage) -> bool:
     try:
-        return os.path.samestat(os.fstat(page.fd), path.stat())
+        return os.path.samestat(os.fstat(page.fd), path.lstat())
     except FileNotFoundError:
         return False
 
@@ -143,21 +160,22 @@ def is_used(path: Path) -> bool:
         return False
 
 
-def _user(page: Page) -> str:
+def _user(page: ControlPage) -> str:
     """Who still uses this page; empty if nobody does."""
-    words = page.words
-    if is_alive(words[layout.TASK_PID], words[layout.TASK_START]):
-        return f"process {words[layout.TASK_PID]}"
-    if not words[layout.TASK_PID] and is_alive(words[layout.LAUNCHER_PID], words[layout.LAUNCHER_START]):
-        return f"process {words[layout.LAUNCHER_PID]}"  # it is about to start the task
     if claimant := page.claimant():
         return f"process {claimant}"
+    with suppress(DamagedPageError):
+        words = page.look().words
+        if is_alive(words[layout.TASK_PID], words[layout.TASK_START]):
+            return f"process {words[layout.TASK_PID]}"
+        if not words[layout.TASK_PID] and is_alive(words[layout.LAUNCHER_PID], words[layout.LAUNCHER_START]):
+            return f"process {words[layout.LAUNCHER_PID]}"  # it is about to start the task
     return "" if page.claim() else "a process of another container"
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Page]:
-    page = open_page(str(path))
+def _opened(path: Path) -> Iterator[ControlPage]:
+    page = open_control_page(str(path))
     try:
         yield page
     finally:

@@ -25,6 +25,10 @@ class PauseRefusedError(WeftError):
     """The job could not be paused as it was asked to; it is as it was before."""
 
 
+class SupersededError(PauseRefusedError):
+    """Its page asks for something else than what was asked for here."""
+
+
 @value
 class Pause:
     """How a pause came out: `how` is "boundary", "stopped" (where it was), "left" (after a checkpoint) or "ended"."""
@@ -109,10 +113,10 @@ def _deepen(task: Task, depth: int) -> None:
         task.wait(LOOK_EVERY_S)
     refused = [rank for rank in ranks if rank.state == State.REFUSED]
     if refused:
-        raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {refused[0].page.message}", "the job is as it was before")
+        raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {refused[0].look().message}", "the job is as it was before")
     lost = [rank for rank in ranks if not rank.is_alive]
     if lost:
-        pid = lost[0].words[layout.CLAIM_PID]
+        pid = lost[0].look().words[layout.CLAIM_PID]
         raise PauseRefusedError(f"no {Depth.NAMES[depth]}: process {pid} ended meanwhile", "its output may say why")
 
 
@@ -130,7 +134,7 @@ def _let_leave(task: Task) -> None:
 
 def _refuse_if_superseded(ranks: list[Rank]) -> None:
     if any(rank.is_superseded for rank in ranks):
-        raise PauseRefusedError("somebody else has asked this job for something else meanwhile", "ask again")
+        raise SupersededError("somebody else has asked this job for something else meanwhile", "ask again")
 
 
 def _go_back(task: Task, before: int) -> None:
@@ -147,18 +151,19 @@ def _of_a_stopped(task: Task, depth: int) -> Pause:
     why = "it was stopped where it was, not at a boundary"
     if depth > Depth.GATE:
         raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {why}", "resume it first")
+    task.stop()  # that its page says so is no proof
     return Pause("stopped", Depth.NAMES[Depth.GATE], task.step, 0.0, why)
 
 
 def _without_boundary(task: Task, depth: int, began: float, grace_s: float) -> Pause:
-    why = f"no step boundary within {grace_s:g} s"
+    why = f"no step boundary within {grace_s:g} s" + ("" if task.step else ", and no step seen before")
     gang = [rank for rank in task.ranks if rank.world]
     if _missing(gang):
         why = f"{len(gang)} of {gang[0].world} ranks of the gang are here, and the others may need them"
     if depth > Depth.GATE:
         hint = "the job is as it was before; a pause at depth gate would stop its processes"
         raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {why}", hint)
-    if any(rank.words[layout.ABILITIES] & layout.IN_LANE for rank in task.ranks):
+    if any(rank.look().has(layout.IN_LANE) for rank in task.ranks):
         raise PauseRefusedError(f"{why}, and stopped in its turn it would be killed by those in its lane", "ask again")
     if not task.roots:
         raise PauseRefusedError(f"{why}, and the page names no process to stop", "weft exec makes pages that do")

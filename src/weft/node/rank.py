@@ -2,65 +2,77 @@
 
 from __future__ import annotations
 
-from weft.node import processes
+from weft.node.control_page import ControlPage, Words
 from weft.node.gang import Standing
+from weft.node.snapshot import Snapshot
 from weft.runtime import layout
-from weft.runtime.futex import Waiter
-from weft.runtime.layout import Depth, State
-from weft.runtime.page import Page
+from weft.runtime.layout import State
+
+LOOKS = 8
 
 
 class Rank:
-    def __init__(self, page: Page) -> None:
+    """Every look is checked: DamagedPageError where the page says what cannot be."""
+
+    def __init__(self, page: ControlPage) -> None:
         self.page = page
-        self.words = page.words
-        self._orders = Waiter(page, layout.REQUEST)
-        self._answers = Waiter(page, layout.STATE)
         self._seen = 0
         self._asked: int | None = None
 
     @property
+    def words(self) -> Words:
+        """To write."""
+        return self.page.words
+
+    def look(self) -> Snapshot:
+        return self.page.look()
+
+    @property
     def is_alive(self) -> bool:
-        return self.state != State.ENDED and self.page.claimant() != 0
+        return self.page.claimant() != 0 and self.state != State.ENDED
 
     @property
     def pid(self) -> int:
-        """Its process, 0 if that has ended."""
-        pid = self.words[layout.CLAIM_PID]
-        return pid if processes.is_alive(pid, self.words[layout.CLAIM_START]) else 0
+        """Its process, as the kernel knows who holds the claim; 0 if that has ended."""
+        return max(0, self.page.claimant())  # below 0: it is in a container that we do not see into
 
     @property
     def world(self) -> int:
         """How many ranks step together with this one; 0 if it is on its own."""
-        return self.words[layout.WORLD] if self.words[layout.WORLD] > 1 else 0
+        world = self.look().words[layout.WORLD]
+        return world if world > 1 else 0
 
     @property
     def state(self) -> int:
-        return self.words[layout.STATE] & layout.LOW_BITS
+        return self.look().state
 
     @property
     def wanted(self) -> int:
-        return self.words[layout.REQUEST] & layout.LOW_BITS
+        return self.look().wanted
 
     @property
     def has_answered(self) -> bool:
         """It stands at a boundary and has done, or refused, what it was last asked for."""
-        self._seen = self.words[layout.STATE]
-        is_newest = self._seen >> 8 == self.words[layout.REQUEST] >> 8
-        return is_newest and self._seen & layout.LOW_BITS in (State.GATED, State.REFUSED)
+        seen = self.look()
+        self._seen = seen.words[layout.STATE]
+        return seen.has_answered
 
     @property
     def is_paused(self) -> bool:
         """It stands at a boundary, and nothing has told it to go on."""
-        return self.wanted != Depth.RUN and self.state in (State.GATED, State.REFUSED)
+        return self.look().is_paused
 
     @property
     def standing(self) -> Standing:
-        # The answer between two looks at the step: one that gates in between is looked at again.
-        while True:
-            step, is_gated = self.words[layout.STEP], self.has_answered
-            if step == self.words[layout.STEP]:
-                return Standing(step, is_gated)
+        """Its step and whether it stands there, as two looks agree. A step that changes all the time is not a step that
+        anybody waits for."""
+        seen = self.look()
+        for _ in range(LOOKS):
+            before, seen = seen, self.look()
+            if before.step == seen.step:
+                break
+        self._seen = before.words[layout.STATE]
+        return Standing(before.step, before.has_answered)
 
     @property
     def is_asked(self) -> bool:
@@ -70,22 +82,23 @@ class Rank:
     @property
     def is_superseded(self) -> bool:
         """Somebody else has asked it for something since."""
-        return self._asked is not None and self._asked != self.words[layout.REQUEST] >> 8
+        return self._asked is not None and self._asked != self.look().words[layout.REQUEST] >> 8
 
     def ask(self, depth: int, run_to: int = 0) -> None:
         """Ask for a pause of this depth once step `run_to` is completed, or for none. Asking twice is asking once."""
-        self._asked = self.words[layout.REQUEST] >> 8
-        if self.wanted == depth and self.words[layout.RUN_TO] == run_to:
+        seen = self.look()
+        self._asked = seen.words[layout.REQUEST] >> 8
+        if seen.wanted == depth and seen.words[layout.RUN_TO] == run_to:
             return
         self._asked += 1
         self.words[layout.RUN_TO] = run_to
         self.words[layout.REQUEST] = self._asked << 8 | depth
-        self._orders.wake()
+        self.page.wake(layout.REQUEST)
 
     def ask_deeper(self, depth: int) -> None:
         """Ask for another depth where it stands."""
-        self.ask(depth, self.words[layout.RUN_TO])
+        self.ask(depth, self.look().words[layout.RUN_TO])
 
     def wait(self, timeout_s: float) -> None:
         """Until it says something else than when it was last asked for its answer."""
-        self._answers.wait(self._seen, timeout_s)
+        self.page.wait(layout.STATE, self._seen, timeout_s)

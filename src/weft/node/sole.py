@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from weft.core.errors import WeftError
+from weft.node.regular import WrongKindError, open_regular
 
 LOOK_EVERY_S = 0.02
 
@@ -22,7 +23,7 @@ class LockedError(WeftError):
 @contextmanager
 def taken_lock(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
     """The lock, with our pid in it for people to read. One that was killed may need a moment to be gone."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         deadline_s = time.monotonic() + wait_s
         while not _is_taken(fd):
@@ -42,8 +43,8 @@ def taken_lock(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
 def holder_of(path: Path) -> int | None:
     """The pid of whoever holds the lock, 0 if it has not said so yet; None if nobody does."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+        fd = open_regular(path, os.O_RDWR)
+    except (FileNotFoundError, NotADirectoryError, WrongKindError):
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

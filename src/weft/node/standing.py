@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from weft.core.errors import WeftError
 from weft.node import moving
 from weft.node.attempt import Attempt
 from weft.node.children import in_thread
 from weft.node.halting import Halt, halt
 from weft.node.order import State, Wanted
-from weft.node.pausing import Pause, PauseRefusedError
+from weft.node.pausing import Pause, PauseRefusedError, SupersededError
 from weft.node.stopping import begin_stop
 from weft.node.task import Task
 from weft.node.tended import Sights
 from weft.runtime.failing import reach
 from weft.runtime.layout import Depth
 
+MOST_SUPERSEDED = 20  # pauses in a row in which the page asked for something else than we did
 AGAIN_S = 0.1  # until a pause that was refused is asked for again
 
 log = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ async def halt_at(attempt: Attempt, *depths: str) -> None:
     ground.guard.see_out(attempt, attempt.now_s)
     wanted = Halt(
         pages=attempt.pages,
-        shepherds=attempt.shepherds,
+        known=attempt.known,
         devices=tuple(ground.some(attempt.record.devices)),
         needs_bytes=order.needs_bytes,
         held_by_others_bytes=ground.company.held_bytes(attempt, order.comers),
@@ -57,6 +59,9 @@ async def see_pause(attempt: Attempt, sights: Sights) -> None:
     except (PauseRefusedError, OSError) as error:  # it has just ended, or is to be stopped
         log.info("job %s is not paused: %s", attempt.record.job, error)
         attempt.pause = None
+        attempt.superseded = attempt.superseded + 1 if isinstance(error, SupersededError) else 0
+        if attempt.superseded > MOST_SUPERSEDED:
+            raise WeftError("its control page is written to by the job: what it is asked for changes") from error
     if attempt.pause and attempt.pause.how in ("boundary", "stopped"):
         attempt.state = State.PAUSED
         reach("coordinator-paused")

@@ -8,20 +8,25 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-from itertools import count
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from weft.core.errors import InputError
 from weft.core.value import value
 from weft.node import processes
+from weft.node.belonging import Known, verified_leader, was_launched_by
+from weft.node.control_page import ControlPage, open_control_page
 from weft.node.pausing import GRACE_S, Pause, pause
 from weft.node.rank import Rank
 from weft.node.size import parsed_bytes
-from weft.runtime import layout, metrics
+from weft.node.snapshot import MOST_STEPS, Snapshot
+from weft.runtime import layout
 from weft.runtime.layout import Depth, Source, State
-from weft.runtime.page import Page, PageError, claimed_beside, open_page
+from weft.runtime.page import PageError, claimed_beside
 
+MOST_FURTHER = 256
+"""Further ranks of a task that are looked for: each takes a descriptor."""
 UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -73,11 +78,11 @@ class Status:
 class Task:
     """One task, or the tasks of a gang with one rank each. Use it as a context, or close it."""
 
-    def __init__(self, pages: list[Page]) -> None:
+    def __init__(self, pages: list[ControlPage]) -> None:
         self._pages = pages
         self._ranks = {page.path: Rank(page) for page in pages}
         self._stopped: set[int] = set()
-        self.shepherds: frozenset[int] = frozenset()  # to whom the task's orphans come
+        self.known = Known()
 
     @property
     def ranks(self) -> list[Rank]:
@@ -87,14 +92,14 @@ class Task:
 
     def _find_further(self) -> None:
         for page in self._pages:
-            for number in count(1):
+            for number in range(1, MOST_FURTHER + 1):
                 beside = claimed_beside(page.path, number)
                 if beside not in self._ranks and not self._found(beside):
                     break
 
     def _found(self, path: str) -> bool:
         try:
-            self._ranks[path] = Rank(open_page(path))
+            self._ranks[path] = Rank(open_control_page(path))
         except PageError:  # there is none, or a stranger's file
             return False
         return True
@@ -107,24 +112,39 @@ class Task:
     @property
     def roots(self) -> set[int]:
         """The processes all others of the task descend from, those that still live: its leader, and its ranks."""
-        leaders = [(page.words[layout.TASK_PID], page.words[layout.TASK_START]) for page in self._pages]
+        leaders = self.known.leaders | {leader for page in self._pages if (leader := self._leader(page))}
+        self.known = replace(self.known, leaders=leaders)  # a page that is overwritten later makes no difference
         living = {pid for pid, start in leaders if processes.is_alive(pid, start)}
         return living | {rank.pid for rank in self._ranks.values() if rank.pid}
+
+    def _leader(self, page: ControlPage) -> tuple[int, int] | None:
+        """The leader that the page names, if that is verified: it will be sent signals."""
+        words = page.look().words
+        pid, start = words[layout.TASK_PID], words[layout.TASK_START]
+        if not pid or (pid, start) in self.known.leaders:
+            return None
+        found = processes.process(pid)
+        launcher = words[layout.LAUNCHER_PID], words[layout.LAUNCHER_START]
+        is_ours = verified_leader(pid, start, page.path, self.known.shepherds) is not None or (
+            found is not None and found.start == start and was_launched_by(found, *launcher, os.fstat(page.fd))
+        )
+        return (pid, start) if is_ours else None
 
     @property
     def is_over(self) -> bool:
         """It began, and none of its processes lives."""
-        has_begun = any(page.words[layout.TASK_PID] or page.words[layout.CLAIM_PID] for page in self._pages)
+        looks = [page.look() for page in self._pages]
+        has_begun = any(look.words[layout.TASK_PID] or look.is_claimed for look in looks)
         return has_begun and not self.ranks and not self.roots
 
     @property
     def step(self) -> int:
         """The highest step completed, by a rank that lives or by one that has ended."""
-        return max(rank.words[layout.STEP] for rank in self._ranks.values())
+        return max(rank.look().step for rank in self._ranks.values())
 
     @property
     def is_stopped(self) -> bool:
-        return any(page.words[layout.STOPPED] for page in self._pages)
+        return any(page.look().words[layout.STOPPED] for page in self._pages)
 
     @property
     def wanted(self) -> int:
@@ -145,11 +165,11 @@ class Task:
     def stop(self) -> int:
         """Stop all processes where they stand; how many."""
         for page in self._pages:
-            page.words[layout.STOPPED] = page.words[layout.REQUEST] >> 8
-        self._stopped = processes.stop(self.roots | processes.children(self.shepherds))
+            page.words[layout.STOPPED] = max(1, page.look().words[layout.REQUEST] >> 8)
+        self._stopped = processes.stop(self.roots | processes.children(self.known.shepherds))
         return len(self._stopped)
 
-    def _first(self, page: Page) -> Rank:
+    def _first(self, page: ControlPage) -> Rank:
         return self._ranks[page.path]
 
     def pause(self, depth: str = "gate", *, at_step: int = 0, grace_s: float = GRACE_S) -> Pause:
@@ -163,7 +183,7 @@ class Task:
         if depth not in Depth.NAMES[Depth.GATE : Depth.LEAVE]:
             names = ", ".join(Depth.NAMES[Depth.GATE : Depth.LEAVE])
             raise InputError(f"there is no depth {depth!r} of a pause", f"one of {names}")
-        if not isinstance(at_step, int) or at_step < 0:
+        if not isinstance(at_step, int) or not 0 <= at_step <= MOST_STEPS:
             raise InputError(f"{at_step!r} is no step to pause at", "steps count from 1; 0 is the next boundary")
         return pause(self, Depth.NAMES.index(depth), at_step, grace_s)
 
@@ -172,7 +192,7 @@ class Task:
         self.ask(Depth.RUN)
         if self.is_stopped:
             # Whose leader has ended is found by nobody else.
-            processes.go_on(self.roots | self._stopped | processes.children(self.shepherds))
+            processes.go_on(self.roots | self._stopped | processes.children(self.known.shepherds))
         for page in self._pages:
             page.words[layout.STOPPED] = 0
 
@@ -201,7 +221,7 @@ class Task:
     @property
     def duty(self) -> int:
         """The lowest of its tasks."""
-        return min(page.words[layout.DUTY] for page in self._pages)
+        return min(page.look().words[layout.DUTY] for page in self._pages)
 
     def _write(self, word: int, number: int) -> None:
         """To the pages there are. A rank that claims one later copies the words of its task's own."""
@@ -214,9 +234,13 @@ class Task:
         return Status(
             state=self._state(ranks),
             step=self.step,
-            depth=Depth.NAMES[max((rank.words[layout.DEPTH] for rank in ranks), default=0)],
+            depth=Depth.NAMES[max((rank.look().words[layout.DEPTH] for rank in ranks), default=0)],
             reason=self._reason(ranks),
-            ranks=tuple(_status(rank) for rank in self._ranks.values() if rank.words[layout.CLAIM_PID]),
+            ranks=tuple(
+                _status(look, is_alive=rank.is_alive)
+                for rank in self._ranks.values()
+                if (look := rank.look()).is_claimed
+            ),
         )
 
     def _state(self, ranks: list[Rank]) -> str:
@@ -229,7 +253,7 @@ class Task:
     def _reason(self, ranks: list[Rank]) -> str:
         if self.is_stopped:
             return "stopped where it was: no step boundary came"
-        said = [rank.page.message for rank in ranks if rank.state == State.REFUSED]
+        said = [look.message for rank in ranks if (look := rank.look()).state == State.REFUSED]
         if said:
             return said[0]
         return "" if ranks or self.is_over else "no step seen yet"
@@ -254,24 +278,23 @@ def attach(*pages: str | Path) -> Task:
     return Task([_open(str(Path(path).absolute())) for path in pages])
 
 
-def _open(path: str) -> Page:
+def _open(path: str) -> ControlPage:
     if "weft_runtime" in sys.modules and os.environ.get("WEFT_PAGE") == path:
         raise InputError("a job cannot attach to itself", "attach from another process")
     try:
-        return open_page(path)
+        return open_control_page(path)
     except PageError as error:
         raise InputError(str(error), "weft exec --page FILE -- CMD makes one") from error
 
 
-def _status(rank: Rank) -> RankStatus:
-    words = rank.words
-    is_alive = rank.is_alive
+def _status(look: Snapshot, *, is_alive: bool) -> RankStatus:
+    words = look.words
     return RankStatus(
         pid=words[layout.CLAIM_PID],
         rank=words[layout.RANK],
-        state=State.NAMES[rank.state] if is_alive else "ended",
+        state=State.NAMES[look.state] if is_alive else "ended",
         step=words[layout.STEP],
-        step_s=_step_s(rank),
+        step_s=statistics.median(look.durations_ns) / 1e9 if look.durations_ns else None,
         source=Source.NAMES[words[layout.SOURCE]],
         host_bytes=words[layout.HOST],
         persistent_bytes=words[layout.PERSISTENT],
@@ -284,15 +307,9 @@ def _status(rank: Rank) -> RankStatus:
         idle_s=words[layout.IDLE] / 1e9,
         paused_s=words[layout.PAUSED] / 1e9,
         checkpoint_step=words[layout.CHECKPOINT] - 1 if words[layout.CHECKPOINT] else None,
-        can_checkpoint=bool(words[layout.ABILITIES] & layout.CAN_CHECKPOINT),
-        can_swap=bool(words[layout.ABILITIES] & layout.CAN_SWAP),
-        is_in_lane=bool(words[layout.ABILITIES] & layout.IN_LANE),
+        can_checkpoint=look.has(layout.CAN_CHECKPOINT),
+        can_swap=look.has(layout.CAN_SWAP),
+        is_in_lane=look.has(layout.IN_LANE),
         native_version=words[layout.NATIVE],
-        metrics=metrics.read(rank.page),
+        metrics=look.metrics,
     )
-
-
-def _step_s(rank: Rank) -> float | None:
-    count = min(rank.words[layout.DURATIONS_COUNT], layout.DURATIONS_LENGTH)
-    durations = rank.words[layout.DURATIONS : layout.DURATIONS + count].tolist()
-    return statistics.median(durations) / 1e9 if durations else None

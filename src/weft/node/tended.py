@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import fencing, launching, processes, records, tending
+from weft.node import cgroups, fencing, launching, processes, records, tending
+from weft.node.belonging import verified_leader, verified_shepherd
 from weft.node.children import watch
+from weft.node.control_page import ControlPage
 from weft.node.devices import Device
-from weft.node.fencing import Tree
+from weft.node.entries import EntryError, discard, is_passing, read_file
+from weft.node.fencing import Identity, Tree
 from weft.node.kinds import Kind
 from weft.node.pages import remove_page
 from weft.node.processes import Process
-from weft.node.records import Record, Shepherd, Status
+from weft.node.records import DamagedRecordError, Record, Shepherd, Status
+from weft.node.snapshot import DamagedPageError
 from weft.runtime import layout, procfs
 from weft.runtime.failing import reach
-from weft.runtime.page import Page
 
 MOST_SPAWNS = 5
 STOPPED_LOOKS = 5  # of one a second; then a stopped shepherd that could not be continued is killed
 PIECE_BYTES = 1 << 16
+SHOWN = 500
+SPAWNING = threading.Lock()
+"""Held while a child of ours is there that no task accounts for yet, so that it is not taken for a stray."""
+
+log = logging.getLogger(__name__)
 
 
 class Sight(enum.Enum):
@@ -53,13 +64,18 @@ class Tended:
         self.folder = home.task(record.job, record.attempt, rank)
         self.mark = launching.mark_of(run, record, rank)
         self.page_path = Path(f"{self.mark}.page")
+        self.cgroup = launching.cgroup_of(record, rank)
         self.status: Status | None = None
         self.why_lost = ""
         self.shepherd: Shepherd | None = None
         self._log = home.log(record.job, rank)
+        self._errors = home.log(record.job, rank, split=True)
         self._boot_id = boot_id
         self._is_of_this_boot = record.boot_id == boot_id
-        self._page: Page | None = None
+        self._page: ControlPage | None = None
+        self._leader: Process | None = None
+        self._is_damaged = False
+        self._exit_codes: dict[int, int] = {}  # of shepherds that we spawned
         self._on_change = on_change
         self._spawned: Process | None = None
         self._spawns = 0
@@ -70,18 +86,29 @@ class Tended:
     def launch(self, home: Home, record: Record, kind: Kind, devices: list[Device]) -> None:
         """Start a shepherd. There may be one on its way already: only one of them will record itself."""
         self.open_page(record, kind)
+        self._make_cgroup(is_required=record.needs_cgroup)
         launching.write_launch(home, record, self.rank, kind, devices, self.page_path)
         reach("coordinator-launch-written")
         size = record.launch.get("tty") if self.rank == 0 else None
         terminal = launching.open_terminal(size) if size else None
         try:
-            pid = launching.spawn(self.folder, self.mark, terminal)
+            with SPAWNING:
+                pid = launching.spawn(self.folder, self.mark, terminal)
+                self._spawned = processes.process(pid)
         finally:
             self._keep_master(terminal)
         self._spawns += 1
-        self._spawned = processes.process(pid)
         reach("coordinator-shepherd-spawned")
         self._watch(pid)
+
+    def _make_cgroup(self, *, is_required: bool) -> None:
+        try:
+            if self.cgroup:
+                cgroups.make(self.cgroup)
+        except OSError as error:
+            if is_required:
+                raise WeftError(f"its cgroup {self.cgroup} cannot be made: {error.strerror}") from error
+            log.warning("%s cannot be made: %s; the task is fenced by scans alone", self.cgroup, error.strerror)
 
     def open_page(self, record: Record, kind: Kind) -> None:
         if self._page is None:
@@ -103,21 +130,42 @@ class Tended:
         """Whether no shepherd comes up, however often one is started. Then none ever will be."""
         if self._lives(self._spawned) or self._spawns < MOST_SPAWNS:
             return False
-        with suppress(OSError):
-            said = (self.folder / "shepherd.log").read_text(errors="replace").strip()
-            self.why_lost = f"its shepherd could not be started: {said.rpartition(chr(10))[2]}"
+        with suppress(OSError, EntryError):
+            said = (read_file(self.folder / "shepherd.log") or b"").decode(errors="replace").strip()
+            self.why_lost = f"its shepherd could not be started: {said.rpartition(chr(10))[2][:SHOWN]}"
         return self.bar()
+
+    @property
+    def leader(self) -> Process | None:
+        """Of the task's session, as its page names it and as it was verified once: it will be sent signals."""
+        if self._leader is None and self._page is not None:
+            pid, start = self._named()
+            self._leader = verified_leader(pid, start, str(self.page_path), frozenset(self.shepherd_pids))
+        return self._leader
+
+    def _named(self) -> tuple[int, int]:
+        """Pid and start of the leader, as the page has them; zeros where it has none, or cannot be read."""
+        try:
+            words = self._page.look().words if self._page else (0,) * layout.CLAIM_PID
+        except DamagedPageError:
+            return 0, 0
+        return words[layout.TASK_PID], words[layout.TASK_START]
 
     @property
     def pid(self) -> int:
         """The leader of the task's session; 0 before there is one."""
-        return int(self._page.words[layout.TASK_PID]) if self._page else 0
+        return self.leader.pid if self.leader else 0
+
+    @property
+    def named_pid(self) -> int:
+        """For people: its leader may have ended before it could be verified."""
+        return self.pid or self._named()[0]
 
     @property
     def is_started(self) -> bool:
         """The command runs, or has run. A shepherd that was killed may not have come to say so."""
-        has_said_so = self._page is not None and self._page.words[layout.LAUNCHER_PID] != 0
-        was_killed = self.pid != 0 and self.shepherd is not None and not self._lives(self.shepherd)
+        has_said_so = self._page is not None and self._page.look().words[layout.LAUNCHER_PID] != 0
+        was_killed = self._named()[0] != 0 and self.shepherd is not None and not self._lives(self.shepherd)
         return has_said_so or (was_killed and not records.read_status(self.folder))
 
     @property
@@ -125,10 +173,58 @@ class Tended:
         """Of those that live: the one that tends it, and one that may be about to."""
         return {one.pid for one in (self.shepherd, self._spawned) if one and self._lives(one)}
 
+    @property
+    def is_seen_through(self) -> bool:
+        """Its shepherd ended as it should: then nothing of the task lives. A status alone is no proof of it."""
+        shepherd = self.shepherd
+        if self.status is None or shepherd is None:
+            return False
+        if self._spawned is not None and shepherd.pid == self._spawned.pid and shepherd.pid not in self._exit_codes:
+            self._peek(shepherd.pid)
+        return self._exit_codes.get(shepherd.pid) == 0
+
+    def _peek(self, pid: int) -> None:
+        """Its exit code, before it is taken in with those of all other children."""
+        with suppress(ChildProcessError):
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None and ended.si_code == os.CLD_EXITED:
+                self._exit_codes[pid] = ended.si_status
+
+    @property
+    def shepherds(self) -> set[int]:
+        """The pids of the one that tends it, and of one that may be about to, alive or not."""
+        return {one.pid for one in (self.shepherd, self._spawned) if one}
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Its shepherd was killed, and we are its parent now."""
+        is_untended = self.shepherd is not None and self.shepherd.pid != 0 and not self._lives(self.shepherd)
+        return is_untended and not self._has_status() and self._is_our_child()
+
+    def _has_status(self) -> bool:
+        try:
+            return records.read_status(self.folder) is not None
+        except DamagedRecordError:
+            return True
+
     def look(self) -> Sight:
-        """What can be seen of it now. Whoever tends it is watched from now on."""
-        self.status = self.status or records.read_status(self.folder)
+        """What can be seen of it now. Whoever tends it is watched from now on.
+
+        A status counts once its shepherd has ended: until then only the job can have written it.
+        """
+        if self._is_damaged:
+            return Sight.LOST  # what is written there later, by us when its processes end, says nothing of it
+        try:
+            return self._look()
+        except DamagedRecordError as error:
+            self._is_damaged, self.why_lost = True, error.message
+            return Sight.LOST
+
+    def _look(self) -> Sight:
         self.shepherd = self.shepherd or records.read_shepherd(self.folder)
+        if self.shepherd and self._is_of_this_boot and self._watch(self.shepherd.pid):
+            return Sight.TENDED
+        self.status = self.status or records.read_status(self.folder)
         if self.status:
             return Sight.ENDED
         if not self._is_of_this_boot:
@@ -138,11 +234,6 @@ class Tended:
             return Sight.ABSENT
         if self.shepherd.pid == 0:
             return Sight.BARRED
-        if self._watch(self.shepherd.pid):
-            return Sight.TENDED
-        self.status = records.read_status(self.folder)  # it may have written that just before its end
-        if self.status:
-            return Sight.ENDED
         if self._is_our_child():
             self._copy_output()
             return Sight.ORPHANED
@@ -150,15 +241,21 @@ class Tended:
         return Sight.LOST
 
     def _lives(self, one: Shepherd | Process | None) -> bool:
-        return one is not None and processes.is_alive(one.pid, one.start)
+        """A shepherd that a file names is one only if it has our mark; one that we spawned is."""
+        if one is None or not processes.is_alive(one.pid, one.start):
+            return False
+        is_spawned = self._spawned is not None and one.pid == self._spawned.pid and one.start == self._spawned.start
+        return is_spawned or verified_shepherd(one.pid, one.start, self.mark)
 
     def _is_our_child(self) -> bool:
         """The task is, or what is about to become it: that has our mark, and says who it is before it loses it."""
         return self._has_our_leader() or self._has_our_marked() or self._has_our_leader()
 
     def _has_our_leader(self) -> bool:
-        found = processes.process(self.pid) if self.pid else None
-        return found is not None and found.parent == os.getpid()
+        """No proof that it is this task's is needed where all that follows is to wait for its end."""
+        pid, start = (self.leader.pid, self.leader.start) if self.leader else self._named()
+        found = processes.process(pid) if pid else None
+        return found is not None and found.start == start and found.parent == os.getpid()
 
     def _has_our_marked(self) -> bool:
         return not self.pid and any(each.parent == os.getpid() for each in fencing.members(self.tree()))
@@ -166,9 +263,8 @@ class Tended:
     def _watch(self, pid: int) -> bool:
         """Whether it lives; then we are told when it ends."""
         start = procfs.start_time(pid)
-        if not processes.is_alive(pid, start) or (
-            self.shepherd and self.shepherd.pid == pid and self.shepherd.start != start
-        ):
+        one = self.shepherd if self.shepherd and self.shepherd.pid == pid else self._spawned
+        if one is None or one.start != start or not self._lives(one):
             return False
         if pid not in self._watched:
             self._watched.add(pid)
@@ -177,22 +273,44 @@ class Tended:
 
     def tree(self, *, with_shepherd: bool = True) -> Tree:
         """All its processes, or those alone whose end its shepherd will tell."""
-        shepherds = self.shepherd_pids
-        roots = shepherds if with_shepherd else set[int]()
-        spared = frozenset[int]() if with_shepherd else frozenset(shepherds)
-        leader = processes.process(self.pid) if self._page and self.pid else None
-        if self._page and self.pid and (leader is None or leader.start == self._page.words[layout.TASK_START]):
-            roots = roots | {self.pid}  # or it is another session's by now
-        return Tree(frozenset(roots), frozenset({self.mark}), spared)
+        shepherds = frozenset(self._identities(self.shepherd, self._spawned))
+        leader = frozenset[Identity]({(self.leader.pid, self.leader.start)} if self.leader else ())
+        outputs = {str(self._log), str(self._errors)}
+        fences = {self.cgroup} if self.cgroup else set[str]()
+        return Tree(
+            roots=leader | shepherds if with_shepherd else leader,
+            marks=frozenset({self.mark}),
+            spared=frozenset() if with_shepherd else shepherds,
+            cgroups=frozenset(fences),
+            outputs=frozenset(outputs),
+        )
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether one of its processes is seen at a glance; scans may still find others."""
+        is_populated = bool(self.cgroup) and cgroups.is_populated(self.cgroup)
+        return is_populated or any(processes.descendants(pid for pid, _ in self._identities(self.shepherd)))
+
+    def _identities(self, *some: Shepherd | Process | None) -> list[Identity]:
+        """Of those that live."""
+        return [(one.pid, one.start) for one in some if one and self._lives(one)]
 
     def bar(self) -> bool:
-        """Make sure that it is never started; False if it has been."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return tending.record(str(self.folder), self._boot_id, 0)
+        """Make sure that it is never started; False if it has been, or if something stands in the way of saying so."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return tending.record(str(self.folder), self._boot_id, 0)
+        except OSError as error:
+            if is_passing(error):
+                raise
+            self.why_lost = self.why_lost or f"its records cannot be written: {error.strerror}"
+            return False
 
     def child_ended(self, pid: int, exit_code: int) -> None:
         """A child of ours has ended. If it was this task, whose shepherd was killed, its status is kept."""
-        if pid == self.pid and not self.status:
+        if self._spawned is not None and pid == self._spawned.pid:
+            self._exit_codes[pid] = exit_code
+        if pid in (self.pid, self._named()[0]) and not self.status:
             tending.write_status(str(self.folder), exit_code, "", by="coordinator")
             reach("coordinator-status-named")
             self._on_change()
@@ -247,4 +365,6 @@ class Tended:
         """Remove what it has in memory. Its records go with those of its attempt."""
         self.close()
         remove_page(self.page_path)
-        Path(f"{self.mark}.sock").unlink(missing_ok=True)
+        discard(Path(f"{self.mark}.sock"))
+        if self.cgroup:
+            cgroups.remove(self.cgroup)

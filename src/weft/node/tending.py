@@ -3,7 +3,7 @@ it started, and leaves a status.
 
 It loads the standard library alone, and of that what is quick to load: the command waits for it.
 """
-# ruff: noqa: PTH105, PTH108, PTH123, PTH208 - pathlib takes as long to load as all else here
+# ruff: noqa: PTH104, PTH105, PTH108, PTH123, PTH208 - pathlib takes as long to load as all else here
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ import os
 import struct
 import time
 
-from weft.node.bare import NOT_EXECUTABLE, NOT_FOUND, limit_memory, signals_as_bare, why_not_started
+from weft.node.bare import (
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    descriptors_as_bare,
+    limit_memory,
+    signals_as_bare,
+    why_not_started,
+)
+from weft.node.forking import enter, fork_into
 from weft.runtime import layout, procfs
 from weft.runtime.failing import reach
 
@@ -42,7 +50,8 @@ def tend(folder: str) -> None:
     os.umask(0o077)
     os.chdir(folder)
     with open("launch", "rb") as file:
-        launch = marshal.load(file)  # noqa: S302 - our own file; json takes 10 ms to load
+        orders = marshal.load(file)  # noqa: S302 - our own file; json takes 10 ms to load
+    launch = {"cgroup": "", "needs_cgroup": False, **orders}  # a coordinator that was updated as it ran names none
     reach("shepherd-begun")
     become_subreaper()
     if not record(".", launch["boot_id"], os.getpid()):
@@ -73,9 +82,8 @@ def record(folder: str, boot_id: str, pid: int) -> bool:
 
     From this instant the attempt exists. Said with pid 0, it means that the task will never be started.
     """
-    draft = f"{folder}/.shepherd-{os.getpid()}"
-    with open(draft, "w") as file:
-        file.write(f'{{"pid": {pid}, "start": {procfs.start_time(pid) if pid else 0}, "boot_id": "{boot_id}"}}\n')
+    start = procfs.start_time(pid) if pid else 0
+    draft = _write_draft(f"{folder}/.shepherd", f'{{"pid": {pid}, "start": {start}, "boot_id": "{boot_id}"}}\n')
     try:
         os.link(draft, f"{folder}/shepherd.json")
     except FileExistsError:
@@ -98,11 +106,11 @@ def _start(launch: dict[str, Any]) -> tuple[int, int, str, int]:
     try:
         reading, writing = os.pipe()
         streams, input_fd = _streams(launch)
-        pid = os.fork()
+        pid, is_inside = fork_into(launch["cgroup"])
     except OSError as error:
         return 0, NOT_EXECUTABLE, f"it cannot be started: {error}", -1
     if pid == 0:
-        _become(launch, streams, writing)
+        _become(launch, streams, writing, is_inside)
     reach("shepherd-forked")
     for fd in {writing, *streams}:
         os.close(fd)
@@ -130,14 +138,19 @@ def _streams(launch: dict[str, Any]) -> tuple[tuple[int, int, int], int]:
 
 
 def open_log(path: str) -> int:
-    """What is written goes to the end of what earlier attempts wrote."""
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """What is written goes to the end of what earlier attempts wrote. A pipe or a link in its place is an error."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    os.set_blocking(fd, True)
+    return fd
 
 
-def _become(launch: dict[str, Any], streams: tuple[int, int, int], writing: int) -> NoReturn:
+def _become(launch: dict[str, Any], streams: tuple[int, int, int], writing: int, is_inside: bool) -> NoReturn:
     """In the copy of us: become the command."""
     command, env = launch["command"], launch["env"]
     try:
+        if launch["cgroup"] and not is_inside:
+            _enter(launch["cgroup"], is_required=launch["needs_cgroup"])
         os.setsid()
         say_task(launch["page"], os.getpid())
         if launch["tty"]:
@@ -150,6 +163,7 @@ def _become(launch: dict[str, Any], streams: tuple[int, int, int], writing: int)
             os.sched_setaffinity(0, launch["cores"])
         os.umask(launch["umask"])
         signals_as_bare()
+        descriptors_as_bare()
         try:
             os.chdir(launch["cwd"])
         except OSError as error:
@@ -166,6 +180,15 @@ def _become(launch: dict[str, Any], streams: tuple[int, int, int], writing: int)
         _give_up(writing, f"it cannot be started: {error}", "", NOT_EXECUTABLE)
     finally:
         os._exit(NOT_FOUND)
+
+
+def _enter(cgroup: str, is_required: bool) -> None:
+    """Where it cannot be entered any more, the command runs without it: its processes are found by scans as well."""
+    try:
+        enter(cgroup)
+    except OSError:
+        if is_required:
+            raise
 
 
 def _give_up(writing: int, message: str, hint: str, code: int) -> NoReturn:
@@ -190,10 +213,13 @@ def _say_started(page: str) -> None:
 
 def _say(page: str, word: int, number: int) -> None:
     try:
-        fd = os.open(page, os.O_WRONLY | os.O_CLOEXEC)
+        fd = os.open(page, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return
-    os.pwrite(fd, struct.pack("=Q", number), word * 8)
+    try:  # noqa: SIM105 - contextlib takes its time to load
+        os.pwrite(fd, struct.pack("=Q", number), word * 8)
+    except OSError:  # a pipe, say
+        pass
     os.close(fd)
 
 
@@ -210,24 +236,29 @@ def _wait(pid: int, input_fd: int, launch: dict[str, Any]) -> int:
 
 
 def _end_descendants() -> None:
-    """Kill whatever the command left behind. Without a child left we have no descendant: orphans come to us."""
+    """Kill whatever the command left behind. Without a child left we have no descendant: orphans come to us.
+
+    So it is enough to kill children, whose numbers stay theirs until we wait for them, again and again.
+    """
     while True:
         try:
-            ended, _ = os.waitpid(-1, os.WNOHANG)
-            if not ended:
-                for descendant in _descendants():
-                    _kill(descendant)
-                os.waitpid(-1, 0)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            for child in _children():
+                _kill(child)
+            os.waitpid(-1, 0)
         except ChildProcessError:
             return
 
 
-def _descendants() -> set[int]:
+def _children() -> list[int]:
+    """Of ours. The kernel's own list is read in less time than a process takes to fork and exit."""
+    me = os.getpid()
+    listed = procfs.children(me)
+    if listed:
+        return listed
     parents = {int(name): procfs.fields(int(name)) for name in os.listdir("/proc") if name.isdecimal()}
-    found = {os.getpid()}
-    while more := {pid for pid, fields in parents.items() if fields and int(fields[procfs.PARENT]) in found} - found:
-        found |= more
-    return found - {os.getpid()}
+    return [pid for pid, fields in parents.items() if fields and int(fields[procfs.PARENT]) == me]
 
 
 def _kill(pid: int) -> None:
@@ -255,15 +286,25 @@ def write_status(folder: str, code: int, message: str, by: str) -> None:
 
     If it is by the shepherd, nothing that the command started lives any more.
     """
-    draft = f"{folder}/.status-{os.getpid()}"
-    with open(draft, "w") as file:
-        file.write(
-            f'{{"exit_code": {code}, "at_s": {time.monotonic()!r}, "by": "{by}", "message": {_quoted(message)}}}\n'
-        )
-        file.flush()
-        os.fsync(file.fileno())
+    said = f'{{"exit_code": {code}, "at_s": {time.monotonic()!r}, "by": "{by}", "message": {_quoted(message)}}}\n'
+    draft = _write_draft(f"{folder}/.status", said)
     reach(by + "-status-written")
-    os.replace(draft, f"{folder}/status.json")
+    try:
+        os.replace(draft, f"{folder}/status.json")
+    except IsADirectoryError:  # the job has put a folder there
+        os.rename(f"{folder}/status.json", f"{folder}/.aside-{os.urandom(8).hex()}")
+        os.replace(draft, f"{folder}/status.json")
+
+
+def _write_draft(prefix: str, text: str) -> str:
+    """A new file on the disk, under a name that a job cannot have put something else under."""
+    draft = f"{prefix}-{os.urandom(8).hex()}"
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(fd)
+    return draft
 
 
 def _quoted(message: str) -> str:

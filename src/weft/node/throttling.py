@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 
 from weft.node import idling
@@ -25,6 +26,7 @@ from weft.node.controls import Guest, GuestSetting, Sample, Setting
 from weft.node.line import Line
 from weft.node.pausing import asked, send_on
 from weft.node.rank import Rank
+from weft.node.snapshot import DamagedPageError
 from weft.node.task import Task
 from weft.runtime import layout
 from weft.runtime.layout import Depth
@@ -48,13 +50,13 @@ class Steps:
         rank = next(iter(self._task.ranks), None)
         if rank is None:
             return ()
-        words = rank.words
+        look = rank.look()
+        words = look.words
         claimed, count = (words[layout.CLAIM_PID], words[layout.CLAIM_START]), words[layout.DURATIONS_COUNT]
         if claimed != self._claimed:  # the steps before we came were taken under we know not what
             self._claimed, self._count = claimed, count
-        first = max(self._count, count - layout.DURATIONS_LENGTH)
-        self._count = count
-        return tuple(words[layout.DURATIONS + each % layout.DURATIONS_LENGTH] / 1e9 for each in range(first, count))
+        new, self._count = max(0, count - self._count), count
+        return tuple(each / 1e9 for each in look.durations_ns[-new:]) if new else ()
 
 
 class Seated:
@@ -133,12 +135,13 @@ class Seated:
         self._is_idle = True
 
     def free(self) -> None:
-        """As if it had no neighbour."""
-        self.task.set_duty(100)
-        self.task.set_limit(self._own_bytes)
-        if self._is_idle:
-            idling.undo(self.task.roots)
-        self._let_go()
+        """As if it had no neighbour. One whose page is damaged is about to be ended."""
+        with suppress(DamagedPageError):
+            self.task.set_duty(100)
+            self.task.set_limit(self._own_bytes)
+            if self._is_idle:
+                idling.undo(self.task.roots)
+            self._let_go()
 
     def _let_go(self) -> None:
         """Unless somebody else has asked it for something since."""
@@ -227,7 +230,8 @@ class Throttle:
     def close(self) -> None:
         for job_id in list(self._seated):
             self.remove(job_id)
-        self._holder.set_limit(self._own_bytes)
+        with suppress(DamagedPageError):
+            self._holder.set_limit(self._own_bytes)
 
     def __enter__(self) -> Throttle:
         return self
@@ -244,4 +248,4 @@ def _lower(limit_bytes: int, own_bytes: int) -> int:
 
 
 def _most(ranks: list[Rank], word: int) -> int:
-    return max((rank.words[word] for rank in ranks), default=0)
+    return max((rank.look().words[word] for rank in ranks), default=0)

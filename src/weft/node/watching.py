@@ -9,9 +9,10 @@ from contextlib import contextmanager, suppress
 from signal import Signals
 
 from weft.node import processes
+from weft.node.control_page import ControlPage
+from weft.node.snapshot import DamagedPageError
 from weft.node.terminal import Terminal
 from weft.runtime import layout
-from weft.runtime.page import Page
 
 ENDING = {Signals.SIGTERM, Signals.SIGHUP, Signals.SIGINT, Signals.SIGQUIT}
 PASSED_ON = ENDING | {Signals.SIGUSR1, Signals.SIGUSR2, Signals.SIGWINCH}
@@ -39,7 +40,7 @@ def signals_held() -> Iterator[Mask]:
 class Watched:
     """A command in a process group of its own, which its pid names."""
 
-    def __init__(self, pid: int, page: Page, terminal: Terminal) -> None:
+    def __init__(self, pid: int, page: ControlPage, terminal: Terminal) -> None:
         self._group = pid
         self._page = page
         self._terminal = terminal
@@ -88,12 +89,20 @@ class Watched:
     def _go_on(self, lend: bool) -> None:
         if lend and self._terminal.is_ours():
             self._terminal.lend(self._group)
-        if not self._page.words[layout.STOPPED]:  # a paused task goes on when the pause ends, not before
+        if not self._is_stopped:  # a paused task goes on when the pause ends, not before
             self._send(Signals.SIGCONT)
+
+    @property
+    def _is_stopped(self) -> bool:
+        """By a pause, as far as its page can be read."""
+        try:
+            return self._page.words[layout.STOPPED] != 0
+        except DamagedPageError:
+            return False
 
     def _wake(self) -> None:
         """A stopped process would not notice that it should end. A pause stops those outside the group as well."""
-        if self._page.words[layout.STOPPED]:
+        if self._is_stopped:
             processes.go_on([self._group])  # before the leader runs and ends: its children are found through it
         self._send(Signals.SIGCONT)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
@@ -9,7 +11,7 @@ from weft.policies.bypass import Bypass
 from weft.policies.draft import is_protected, placement_of
 from weft.policies.reserving import Reservations
 from weft.policies.room import Room
-from weft.policies.stages import Match, Order, Place
+from weft.policies.stages import KeyedOrder, Match, Order, Place
 
 
 def explain(
@@ -20,7 +22,9 @@ def explain(
     place: Place,
     reservations: Reservations | None = None,
     bypass: Bypass | None = None,
+    heads: Sequence[Job] | None = None,
 ) -> Reason:
+    """`heads`: the waiting jobs of which one blocks if any does, where the planner knows them."""
     room = Room(view)
 
     def could_hold(other: Job) -> bool:
@@ -35,7 +39,10 @@ def explain(
     overdue = bypass.blocker(view, job, could_hold) if bypass else None
     if overdue is not None:
         return Reason(Code.BEHIND_HEAD, (overdue.id, overdue.gang_size))
-    why_not = order.why_not(view, job, could_hold)
+    if heads is not None and isinstance(order, KeyedOrder):
+        why_not = order.why_behind(view, job, could_hold, heads)
+    else:
+        why_not = order.why_not(view, job, could_hold)
     if why_not is not None:
         return why_not
     if reservations is not None and job.id in reservations.kept:

@@ -29,6 +29,7 @@ from weft.core.view import View
 from weft.policies.home import home_of, make_way_home
 from weft.policies.line import FRONT, Entry, Line, Shape, earlier
 from weft.policies.parting import Staying
+from weft.policies.positions import LinePositions, positions
 from weft.policies.reserving import Reservations
 from weft.policies.room import make_way
 from weft.policies.stages import Key, KeyedOrder, Match, Place
@@ -64,6 +65,10 @@ class IncrementalPlanner:
             walk.go(freed, newcomers)
             return Plan(walk.grants, walk.evictions() if walk.evicted else (), self._line.wake_at(view.now))
         return Plan((), (), self._line.wake_at(view.now))
+
+    def positions(self, view: View) -> LinePositions | None:
+        """Of the jobs that wait, as of the view; None if the line does not tell."""
+        return positions(self._line, self._order, view)
 
     def forget(self) -> None:
         """What was planned is not what was done: begin anew."""

@@ -20,6 +20,7 @@ from weft.policies.migration import Migration
 from weft.policies.order.bounded import Bounded
 from weft.policies.parting import Staying
 from weft.policies.place.compact import Compact
+from weft.policies.positions import LinePositions
 from weft.policies.reserving import Reservations
 from weft.policies.scratch import ScratchPlanner
 from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place, Share
@@ -35,6 +36,9 @@ class Planner(Protocol):
         """Which guests go on where they sit."""
 
     def decide(self, view: View) -> Plan: ...
+
+    def positions(self, view: View) -> LinePositions | None:
+        """Of the jobs that wait, if it keeps them in order."""
 
     def forget(self) -> None:
         """Somebody has changed the plan."""
@@ -71,6 +75,7 @@ class Policy:
         self.migration = migration
         self.needs_declared_work = needs_declared_work
         self.parameters: Mapping[str, Any] = {}
+        self._is_explained_by_heads = isinstance(order, KeyedOrder) and type(order).why_not is KeyedOrder.why_not
         self._bypass: Bypass | None = None
         self.planner: Planner
         if isinstance(order, KeyedOrder) and admit is None and not from_scratch and self._can_be_kept(order):
@@ -143,6 +148,10 @@ class Policy:
         waiting = [job for job in view.jobs.values() if job.is_waiting]
         return sorted(waiting, key=lambda job: self.order.rank(view, job))
 
+    def positions(self, view: View) -> LinePositions | None:
+        """The same for few of them, without looking at all; None if only `waiting_line` can tell."""
+        return self.planner.positions(view)
+
     def recall(self, services: Iterable[float]) -> None:
         """Learn from the device-seconds that jobs before its time needed, where the order learns."""
         self.order.recall(services)
@@ -151,4 +160,6 @@ class Policy:
         stays = self.planner.staying.why(view, job)
         if stays is not None:
             return stays
-        return explain(view, job, self.order, self.match, self.place, self.planner.reservations, self._bypass)
+        kept = self.planner.positions(view) if self._is_explained_by_heads else None
+        heads = None if kept is None else kept.heads()
+        return explain(view, job, self.order, self.match, self.place, self.planner.reservations, self._bypass, heads)

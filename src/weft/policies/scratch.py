@@ -45,6 +45,9 @@ class ScratchPlanner:
                     break
         return draft.plan(self._wake_at(view, draft.running, draft.started, draft.jobs_waiting))
 
+    def positions(self, view: View) -> None:
+        """Nothing is kept."""
+
     def forget(self) -> None:
         """There is nothing to forget."""
 

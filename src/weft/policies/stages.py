@@ -161,11 +161,17 @@ class KeyedOrder:
         return self.key(job, now) < self.key(other, now)
 
     def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
+        return self.why_behind(view, job, could_hold, view.jobs.values())
+
+    def why_behind(
+        self, view: View, job: Job, could_hold: Callable[[Job], bool], candidates: Iterable[Job]
+    ) -> Reason | None:
+        """The same, if among the jobs that block the first one is a candidate."""
         barred = self.why_barred(job)
         if barred is not None:
             return barred
         key, now = self.key(job, view.now), view.now
-        waiting = [other for other in view.jobs.values() if _in_line(other, False) and self.blocks(other, now)]
+        waiting = [other for other in candidates if _in_line(other, False) and self.blocks(other, now)]
         ahead = sorted((one, other) for other in waiting if (one := self.key(other, now)) < key)
         head = next((other for _, other in ahead if could_hold(other)), None)
         return None if head is None else Reason(Code.BEHIND_HEAD, (head.id, head.gang_size))

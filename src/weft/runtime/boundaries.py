@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict
 from .agent import Agent
 from .forwards import Forwards
 from .lookups import is_by_name, note_lookups
+from .own_optimizers import OwnOptimizers
 from .updates import Updates, watch_scaler
 
 
@@ -30,19 +31,21 @@ def _watch(torch: Any, agent: Agent, noticed: Dict[str, Callable[[ModuleType], N
     optimizer.register_optimizer_step_pre_hook(updates.before)
     optimizer.register_optimizer_step_post_hook(updates.after)
     watch_scaler(torch.amp.GradScaler, updates)
-    _watch_training(torch, updates, forwards)
+    _watch_training(torch, updates, forwards, OwnOptimizers(updates, noticed))
     noticed["torch._dynamo.eval_frame"] = forwards.watch_compiled
     atexit.register(updates.end)
     atexit.register(forwards.end)
 
 
-def _watch_training(torch: Any, updates: Updates, forwards: Forwards) -> None:
+def _watch_training(torch: Any, updates: Updates, forwards: Forwards, own: OwnOptimizers) -> None:
     """A backward pass begins a phase; the first one, or the first optimizer made, shows that the script trains."""
 
     def backward_comes(_tensor: Any) -> None:
         if is_by_name():
             if not forwards.is_over:
                 forwards.stop()
+            if not updates.phase:
+                own.look()
             updates.phase += 1
 
     def optimizer_comes(_optimizer: Any) -> None:

@@ -6,6 +6,7 @@ Only the members of a lane write it. Their bases and weights may be changed from
 import os
 import stat
 import struct
+from typing import Tuple
 
 LANE_BYTES = 8192
 LANE_MAGIC = 0x454E414C54464557  # "WEFTLANE" as it stands in the file
@@ -63,7 +64,7 @@ class LaneError(Exception):
 def check(path: str) -> None:
     """Raise LaneError unless there is a lane's page here that we may join, or nothing at all."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = open_file(path)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -72,6 +73,20 @@ def check(path: str) -> None:
         _check(path, os.fstat(fd), fd)
     finally:
         os.close(fd)
+
+
+def open_file(path: str) -> int:
+    """Whatever stands at `path`, this neither waits nor follows a link."""
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def read(path: str, fd: int) -> Tuple[int, ...]:
+    """All words of a lane's page at one instant, or LaneError. Members can have written anything there."""
+    _check(path, os.fstat(fd), fd)
+    content = os.pread(fd, LANE_BYTES, 0)
+    if len(content) < LANE_BYTES:
+        raise LaneError("%s is a damaged lane: %d bytes long" % (path, len(content)))
+    return struct.unpack("=%dQ" % (LANE_BYTES // 8), content)
 
 
 def _check(path: str, status: os.stat_result, fd: int) -> None:

@@ -24,13 +24,5 @@ class Metrics:
         self._page.words[layout.METRICS_COUNT] = len(self._slots)
 
 
-def read(page: Page) -> Dict[str, float]:
-    metrics: Dict[str, float] = {}
-    for slot in range(min(page.words[layout.METRICS_COUNT], layout.METRICS_LENGTH)):
-        name = page.text(_word(slot), layout.METRIC_NAME_BYTES).rstrip("\0")
-        (metrics[name],) = struct.unpack_from("d", page.map, _word(slot) * 8 + layout.METRIC_NAME_BYTES)
-    return metrics
-
-
 def _word(slot: int) -> int:
     return layout.METRICS + slot * layout.METRIC_WORDS

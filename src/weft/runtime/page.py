@@ -4,6 +4,7 @@ import errno
 import fcntl
 import mmap
 import os
+import stat
 import struct
 from time import monotonic_ns
 from typing import Dict, Optional
@@ -17,7 +18,10 @@ class PageError(Exception):
 
 
 class Page:
-    """A control page mapped into this process. `words` is the page as 512 integers of 64 bits."""
+    """A control page mapped into this process. `words` is the page as 512 integers of 64 bits.
+
+    Only the job maps its page: a process that maps a file which another one truncates dies of SIGBUS.
+    """
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
@@ -26,27 +30,10 @@ class Page:
         self.words = memoryview(self.map).cast("Q")
 
     def claim(self) -> bool:
-        """Become the one process that writes the job's half. The claim ends with the process, however it ends.
-
-        A POSIX record lock: forked children do not inherit it, and the kernel drops it with its owner.
-        """
-        try:
-            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                return False
-            raise
-        return True
+        return claim_file(self.fd)
 
     def claimant(self) -> int:
-        """The pid of the process that holds the claim, 0 if none does (or this one)."""
-        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(self.fd, fcntl.F_GETLK, lock))
-        return 0 if kind == fcntl.F_UNLCK else int(pid)
-
-    def text(self, word: int, length: int) -> str:
-        start = word * 8
-        return self.map[start : start + length].decode("utf-8", "replace")
+        return claimant_of(self.fd)
 
     def write_text(self, word: int, text: str, room: int) -> int:
         """Write at most `room` bytes of text; how many bytes it took."""
@@ -56,7 +43,8 @@ class Page:
 
     @property
     def message(self) -> str:
-        return self.text(layout.MESSAGE, min(self.words[layout.MESSAGE_LENGTH], layout.MESSAGE_BYTES))
+        length = min(self.words[layout.MESSAGE_LENGTH], layout.MESSAGE_BYTES)
+        return self.map[layout.MESSAGE * 8 : layout.MESSAGE * 8 + length].decode("utf-8", "replace")
 
     @message.setter
     def message(self, text: str) -> None:
@@ -69,59 +57,97 @@ class Page:
         os.close(self.fd)
 
 
+def claim_file(fd: int) -> bool:
+    """Become the one process that writes the job's half. The claim ends with the process, however it ends.
+
+    A POSIX record lock: forked children do not inherit it, and the kernel drops it with its owner.
+    """
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+        raise
+    return True
+
+
+def claimant_of(fd: int) -> int:
+    """The pid of the process that holds the claim, 0 if none does (or this one)."""
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(fd, fcntl.F_GETLK, lock))
+    return 0 if kind == fcntl.F_UNLCK else int(pid)
+
+
 def create(path: str, words: Optional[Dict[int, int]] = None) -> Page:
     """A new page with these words, for its owner alone. It appears whole, or FileExistsError is raised."""
+    return Page(path, create_file(path, words))
+
+
+def create_file(path: str, words: Optional[Dict[int, int]] = None) -> int:
+    """The same, open and not mapped."""
     draft = os.path.join(os.path.dirname(path), ".weft-%d-%d" % (os.getpid(), monotonic_ns()))
-    page = _draft(draft)
-    for word, number in (words or {}).items():
-        page.words[word] = number
-    try:
-        os.link(draft, path)
-    except OSError:
-        page.close()
-        raise
-    finally:
-        os.unlink(draft)
-    page.path = path
-    return page
-
-
-def _draft(path: str) -> Page:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         # Really reserved: on a full file system this fails here, where a sparse file would end the job with SIGBUS
         # later.
         os.posix_fallocate(fd, 0, layout.PAGE_BYTES)
-        page = Page(path, fd)
+        os.pwrite(fd, _content(words or {}), 0)
+        os.link(draft, path)
     except OSError:
         os.close(fd)
-        os.unlink(path)
         raise
-    page.words[layout.SIZE] = layout.PAGE_BYTES
-    page.words[layout.VERSION] = layout.PAGE_VERSION
-    page.words[layout.DUTY] = 100
-    page.words[layout.MAGIC] = layout.PAGE_MAGIC
-    return page
+    finally:
+        os.unlink(draft)
+    return fd
+
+
+def _content(words: Dict[int, int]) -> bytes:
+    head = {
+        layout.MAGIC: layout.PAGE_MAGIC,
+        layout.VERSION: layout.PAGE_VERSION,
+        layout.SIZE: layout.PAGE_BYTES,
+        layout.DUTY: 100,
+    }
+    content = bytearray(layout.PAGE_BYTES)
+    for word, number in {**head, **words}.items():
+        struct.pack_into("=Q", content, word * 8, number)
+    return bytes(content)
 
 
 def open_page(path: str) -> Page:
     """The page at `path`, checked: raises PageError if it is none or of a version not known here."""
+    fd = open_file(path)
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError as error:
-        raise PageError("%s cannot be opened as a control page: %s" % (path, error.strerror)) from error
-    try:
-        _check(path, fd)
         return Page(path, fd)
     except (OSError, ValueError) as error:
         os.close(fd)
         raise PageError("%s cannot be mapped as a control page: %s" % (path, error)) from error
+
+
+def open_file(path: str) -> int:
+    """The same, open and not mapped. Whatever stands at `path`, this neither waits nor follows a link."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        why = getattr(error, "strerror", None) or error
+        raise PageError("%s cannot be opened as a control page: %s" % (path, why)) from error
+    try:
+        _check(path, fd)
+    except OSError as error:
+        os.close(fd)
+        raise PageError("%s cannot be read as a control page: %s" % (path, error.strerror)) from error
     except PageError:
         os.close(fd)
         raise
+    return fd
 
 
 def _check(path: str, fd: int) -> None:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise PageError("%s is not a control page: it is no regular file" % path)
+    if os.geteuid() not in (0, status.st_uid):
+        raise PageError("%s is not a control page of ours: it belongs to user %d" % (path, status.st_uid))
     head = os.pread(fd, 24, 0)
     if len(head) < 24:
         raise PageError("%s is not a control page: it has %d bytes" % (path, len(head)))
@@ -130,8 +156,8 @@ def _check(path: str, fd: int) -> None:
         raise PageError("%s is not a control page of weft" % path)
     if version not in layout.READABLE_VERSIONS:
         raise PageError("%s is a control page of version %d; this weft knows %d" % (path, version, layout.PAGE_VERSION))
-    if size != layout.PAGE_BYTES or os.fstat(fd).st_size < layout.PAGE_BYTES:
-        raise PageError("%s is a damaged control page: %d bytes long" % (path, os.fstat(fd).st_size))
+    if size != layout.PAGE_BYTES or status.st_size < layout.PAGE_BYTES:
+        raise PageError("%s is a damaged control page: %d bytes long" % (path, status.st_size))
 
 
 def claimed_beside(path: str, number: int) -> str:

@@ -1,4 +1,6 @@
-"""What /proc/PID/stat says of a process. A shepherd loads this, so it loads nothing itself."""
+"""What /proc/PID/stat says of a process. A shepherd loads this, so it loads next to nothing itself."""
+
+import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +15,23 @@ def fields(pid: int) -> "List[bytes]":
         with open("/proc/%d/stat" % pid, "rb") as stat:
             return stat.read().rpartition(b")")[2].split()
     except OSError:
+        return []
+
+
+def children(pid: int) -> "List[int]":
+    """Its children, as the kernel lists them by thread; none where it has no such lists."""
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return []
+    return [child for thread in threads for child in _of_thread(pid, thread)]
+
+
+def _of_thread(pid: int, thread: str) -> "List[int]":
+    try:
+        with open("/proc/%d/task/%s/children" % (pid, thread), "rb") as listed:
+            return [int(child) for child in listed.read().split()]
+    except OSError:  # it has ended
         return []
 
 

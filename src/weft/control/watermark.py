@@ -1,0 +1,110 @@
+"""How far the log has come, in a small file beside it: weft.mark.
+
+It is written after each commit, in place and without a flush: it survives the end of any process, and it is never
+ahead of the log. So a log that is behind it has lost something: it was emptied, rolled back, replaced, or its
+write-ahead log is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from zlib import crc32
+
+from weft.node.entries import replace_file
+from weft.node.regular import WrongKindError, open_regular, read_regular
+
+SIZE_BYTES = 512
+ANY = "any"
+"""Of a write-ahead log that is about to be made: which one it is is not known yet."""
+MOST_RESETS = 16
+"""So often SQLite may begin its write-ahead log anew between two marks."""
+
+
+@dataclass(frozen=True)
+class Watermark:
+    log: str = ""
+    """The identifier that the log was given."""
+    number: int = 0
+    """The last that a job was given."""
+    seq: int = 0
+    """The last row."""
+    wal: str = ANY
+    """The salts of the write-ahead log, as SQLite chose them."""
+    replacing: str = ""
+    """While another log is put in place: the identifier of that one, and where the old one is kept."""
+    aside: str = ""
+
+    def allows(self, salts: str) -> bool:
+        """Whether a write-ahead log with these salts can be the log's own. SQLite counts the first of them up."""
+        if self.wal == ANY or salts == self.wal:
+            return True
+        return (int(salts[:8], 16) - int(self.wal[:8], 16)) % 2**32 <= MOST_RESETS
+
+
+def read_watermark(path: Path) -> Watermark | None:
+    """None if there is none, or none that can be read: it is a guard, and no truth."""
+    try:
+        text, _, said = read_regular(path, SIZE_BYTES).rstrip().rpartition(b" ")
+        if int(said, 16) != crc32(text):
+            return None
+        found = Watermark(**json.loads(text))
+        found.allows("0" * 16)
+    except (OSError, WrongKindError, ValueError, TypeError):
+        return None
+    return found
+
+
+def write_watermark(path: Path, mark: Watermark) -> None:
+    """For good, from one instant to the next."""
+    replace_file(path, _written(mark))
+    for each in (path, path.parent):
+        fd = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+class OpenWatermark:
+    """The file, held open to be written in place."""
+
+    def __init__(self, path: Path, mark: Watermark) -> None:
+        self.mark = mark
+        write_watermark(path, mark)
+        self._fd = open_regular(path, os.O_WRONLY)
+
+    def move(self, **changed: str | int) -> None:
+        self.mark = replace(self.mark, **changed)  # type: ignore[arg-type]
+        os.pwrite(self._fd, _written(self.mark), 0)
+
+    def close(self) -> None:
+        os.fsync(self._fd)
+        os.close(self._fd)
+
+
+def _written(mark: Watermark) -> bytes:
+    text = json.dumps(asdict(mark)).encode()
+    return (text + b" %08x" % crc32(text)).ljust(SIZE_BYTES - 1) + b"\n"
+
+
+def wal_salts(database: Path) -> str | None:
+    """Of the write-ahead log beside a database; None if there is none, or nothing is in it."""
+    try:
+        header = read_regular(database.with_name(f"{database.name}-wal"), 32)
+    except (OSError, WrongKindError):
+        return None
+    return header[16:24].hex() if len(header) == 32 else None
+
+
+def highest_job_folder(jobs: Path) -> int:
+    """The highest number that a job with a folder has; 0 if there is none."""
+    highest = 0
+    with os.scandir(jobs) as entries:
+        for entry in entries:
+            number = entry.name.partition("_")[0]
+            if number.isascii() and number.isdecimal() and len(number) <= 15:
+                highest = max(highest, int(number))
+    return highest

@@ -1,0 +1,89 @@
+"""Files of a home, opened so that nothing else in their place can mislead weft or make it wait: a fifo would wait for
+ever, a device would take what is written, a folder would be a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from weft.core.errors import WeftError
+
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a fifo",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFREG: "a file",
+}
+OF_ANOTHER_KIND = (errno.EISDIR, errno.ENXIO, errno.ELOOP, errno.ENODEV, errno.ENOTDIR)
+LARGEST_BYTES = 16 << 20
+
+
+class WrongKindError(WeftError):
+    """Something else than the file that belongs there. It is left as it is."""
+
+
+def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
+    """A descriptor of a regular file, or of what a link there leads to if that is one. Opening never waits."""
+    try:
+        fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno in OF_ANOTHER_KIND or (error.errno == errno.ENOENT and path.is_symlink()):
+            raise wrong_kind(path) from error  # a link to a file that is not there is no file either
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise wrong_kind(path)
+    return fd
+
+
+def read_regular(path: Path, most_bytes: int = LARGEST_BYTES) -> bytes:
+    """What is in a regular file, up to a limit."""
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        return file.read(most_bytes)
+
+
+def wrong_kind(path: Path, wanted: str = "a file") -> WrongKindError:
+    return WrongKindError(f"{path} is {kind_at(path)}, not {wanted}", f"move it away: mv {path} {path}.aside")
+
+
+def kind_at(path: Path) -> str:
+    """What is there: a folder, a fifo, a symbolic link, ..."""
+    try:
+        return KINDS.get(stat.S_IFMT(path.lstat().st_mode), "something else")
+    except OSError:
+        return "nothing that can be looked at"
+
+
+def is_socket(path: Path) -> bool:
+    """Whether a socket is there, and no link to one."""
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def make_folder(path: Path) -> None:
+    """A folder for its owner alone; one that is there stays as it is, and so does a link to one."""
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise wrong_kind(path, "a folder") from error
+
+
+def clear_place(path: Path) -> Path | None:
+    """Make room for a socket: an old socket is removed, anything else is renamed; its new path, if there is one."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISSOCK(status.st_mode):
+        path.unlink(missing_ok=True)
+        return None
+    aside = path.with_name(f"{path.name}.aside-{os.urandom(4).hex()}")
+    path.rename(aside)
+    return aside
