@@ -77,6 +77,8 @@ class Folders:
         self._victim = box.start(
             sys.executable, "-W", "ignore", str(VICTIM), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
+        self.good = self.root / "good"
+        assert self.ask(self.good, save=80) == {"how": "new"}
 
     def ask(self, folder: Path, **asked: Any) -> dict[str, Any]:
         assert self._victim.stdin
@@ -88,12 +90,7 @@ class Folders:
     def made(self) -> Path:
         """A folder of the victim's with a good checkpoint of step 80."""
         self._count += 1
-        folder = self.root / str(self._count)
-        if self._count == 1:
-            assert self.ask(folder, save=80) == {"how": "new"}
-        else:
-            shutil.copytree(self.root / "1", folder)
-        return folder
+        return Path(shutil.copytree(self.good, self.root / str(self._count)))
 
     def held(self, folder: Path, *hows: str) -> dict[str, Any]:
         """What the victim says of the folder: it resumes from step 80, or refuses; and nothing ran."""
@@ -182,7 +179,7 @@ def test_whatever_part_of_the_state_it_is_in(folders: Folders, attack: Attack) -
     for name, state in hidden.items():
         with attack(f"checkpoints: code in {name}"):
             shutil.rmtree(rank(folder))
-            shutil.copytree(rank(folders.root / "1"), rank(folder))
+            shutil.copytree(rank(folders.good), rank(folder))
             forge(folder, state)
             folders.held(folder)
 
@@ -286,14 +283,13 @@ def test_names_that_are_no_steps_are_left_alone(folders: Folders, attack: Attack
 
 
 def test_what_is_no_file_is_not_waited_for(folders: Folders, attack: Attack) -> None:
-    evil = folders.made()
-    forge(evil, Ran(folders.canary), 80)
+    evil = forge(folders.made(), Ran(folders.canary))
 
     def fifo(path: Path) -> None:
         os.mkfifo(path)
 
     def link(path: Path) -> None:
-        path.symlink_to(payload_of(evil))
+        path.symlink_to(evil)
 
     def endless(path: Path) -> None:
         path.symlink_to("/dev/zero")
