@@ -12,18 +12,11 @@ import stat
 from pathlib import Path
 
 from weft.core.errors import WeftError
+from weft.node.regular import REGULAR, kind_at
 
 LARGEST_BYTES = 64 << 20
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EIO)
 """Errors of the machine, which may pass. All others are of what stands in the way, which stays."""
-KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISLNK, "a symbolic link"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 OPENING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -44,11 +37,11 @@ def read_file(path: Path, most_bytes: int = LARGEST_BYTES) -> bytes | None:
     except OSError as error:
         if is_passing(error):
             raise
-        raise EntryError(f"{path.name} cannot be read: {_kind(path) or error.strerror}") from error
+        raise EntryError(f"{path.name} cannot be read: {_why_not(path, error)}") from error
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise EntryError(f"{path.name} cannot be read: it is {_named(status.st_mode)}")
+            raise EntryError(f"{path.name} cannot be read: it is {kind_at(path)}")
         if os.geteuid() not in (0, status.st_uid):
             raise EntryError(f"{path.name} cannot be read: it belongs to user {status.st_uid}")
         if status.st_size > most_bytes:
@@ -59,16 +52,9 @@ def read_file(path: Path, most_bytes: int = LARGEST_BYTES) -> bytes | None:
         os.close(fd)
 
 
-def _kind(path: Path) -> str:
-    try:
-        mode = path.lstat().st_mode
-    except OSError:
-        return ""
-    return "" if stat.S_ISREG(mode) else f"it is {_named(mode)}"
-
-
-def _named(mode: int) -> str:
-    return next((name for is_so, name in KINDS if is_so(mode)), "no regular file")
+def _why_not(path: Path, error: OSError) -> str:
+    kind = kind_at(path)
+    return str(error.strerror) if kind == REGULAR else f"it is {kind}"
 
 
 def discard(path: Path) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from weft.core.errors import WeftError
 
+REGULAR = "a file"
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
-    stat.S_IFIFO: "a fifo",
+    stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
-    stat.S_IFREG: "a file",
+    stat.S_IFREG: REGULAR,
 }
 OF_ANOTHER_KIND = (errno.EISDIR, errno.ENXIO, errno.ELOOP, errno.ENODEV, errno.ENOTDIR)
 LARGEST_BYTES = 16 << 20
@@ -47,12 +48,12 @@ def read_regular(path: Path, most_bytes: int = LARGEST_BYTES) -> bytes:
         return file.read(most_bytes)
 
 
-def wrong_kind(path: Path, wanted: str = "a file") -> WrongKindError:
+def wrong_kind(path: Path, wanted: str = REGULAR) -> WrongKindError:
     return WrongKindError(f"{path} is {kind_at(path)}, not {wanted}", f"move it away: mv {path} {path}.aside")
 
 
 def kind_at(path: Path) -> str:
-    """What is there: a folder, a fifo, a symbolic link, ..."""
+    """What is there: a folder, a pipe, a symbolic link, ..."""
     try:
         return KINDS.get(stat.S_IFMT(path.lstat().st_mode), "something else")
     except OSError:
