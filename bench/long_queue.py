@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import resource
 import statistics
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import weft
 from figures import Figure
-from live import COMMAND, bare_daemon, pretend_node, restart_s
+from live import COMMAND, ENVIRON, bare_daemon, pretend_node, restart_s
 from weft.home import Home
 
 ARRAYS, EACH = 10, 9_800
@@ -82,7 +81,7 @@ def _answers(client: weft.Client) -> list[Figure]:
     """Whole commands, the start of Python included; the jobs asked for are at the end of the queue and at its front."""
     last = client.page(limit=1, state="PENDING")["jobs"][0]["id"]
     behind = f"{ARRAYS - 1}_{EACH}"
-    env = {**os.environ, "WEFT_HOME": str(client.home.root)}
+    env = {**ENVIRON, "WEFT_HOME": str(client.home.root)}
     figures = []
     for words in (("queue",), ("status", behind), ("why", behind), ("why", last)):
         took = [_command_s([*COMMAND, *words], env) for _ in range(ROUNDS)]

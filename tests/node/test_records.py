@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from weft.core.errors import WeftError
 from weft.home import Home
+from weft.node.cgroups import identity
 from weft.node.records import (
     DamagedRecordError,
     Record,
@@ -87,6 +88,19 @@ def test_a_record_is_of_the_attempt_whose_folder_it_is_in(tmp_path: Path) -> Non
     (tmp_path / "jobs/7").rename(tmp_path / "jobs/8")
     with pytest.raises(DamagedRecordError, match="it is of job '7', attempt 1"):
         read_record(home, "8", 1)
+
+
+@pytest.mark.parametrize("folder", ["/", "/etc", "/sys/fs/cgroup", "relative", "/sys/fs/cgroup/../../../etc", "/a\0b"])
+def test_a_record_names_no_cgroup_that_is_not_its_homes(tmp_path: Path, folder: str) -> None:
+    """What is in the cgroup of a task is killed with it."""
+    home = Home(tmp_path)
+    write_record(home, replace(RECORD, cgroups=folder))
+    with pytest.raises(DamagedRecordError, match="cgroups is"):
+        read_record(home, "7", 1)
+    inside = tmp_path / f"weft-{identity(tmp_path)}"
+    write_record(home, replace(RECORD, cgroups=str(inside)))
+    with pytest.raises(DamagedRecordError, match="cgroups is"):
+        read_record(home, "7", 1)
 
 
 def test_folders_that_are_links_are_replaced_and_what_they_lead_to_is_left(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def reading(database: Path) -> Iterator[sqlite3.Connection]:
         with closing(db):
             yield db
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise DamageError([f"the log {database} cannot be read: {error}"]) from error
+        raise DamageError([f"the log cannot be read: {error} ({database})"]) from error
 
 
 def as_far_as(db: sqlite3.Connection) -> Watermark:

@@ -126,7 +126,7 @@ def _ledger(store: Store, now: float) -> Ledger:
     scheduler = Scheduler(ledger, Idle())
     plain = store.setting("floor")
     fields: dict[str, Any] = json.loads(plain) if plain else {"machine": "", "devices": []}
-    rows = store.all("live_jobs")
+    rows = store.all("live_rows")
     begin = min([now, *(row["submitted_at"] for row in rows)])
     for node in Floor(fields["machine"], fields["devices"]).nodes:
         scheduler.record([NodeJoined(node)], begin)

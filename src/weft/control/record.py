@@ -184,9 +184,9 @@ class Record:
 
 
 COLUMNS = (
-    "id", "number", "array_index", "request", "environment", "submitted_at", "attempt", "is_alive", "failures",
-    "losses", "preemptions", "unseats", "started_at", "not_before", "ending", "steps", "step_rate_hz", "persistent_bytes",
-    "ephemeral_bytes", "overflow_bytes", "peak_bytes",
+    "id", "number", "array_index", "request", "environment", "submitted_at", "attempt", "is_alive",
+    "failures", "losses", "preemptions", "unseats", "started_at", "not_before", "ending", "steps", "step_rate_hz",
+    "persistent_bytes", "ephemeral_bytes", "overflow_bytes", "peak_bytes",
 )  # fmt: skip
 """Of a live job's row, in the order of the query live_jobs."""
 

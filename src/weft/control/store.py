@@ -78,7 +78,7 @@ class Store:
 
     def copy_to(self, other: sqlite3.Connection) -> None:
         """All that is committed, even if the file has no name any more."""
-        self._reader.backup(other)
+        self._db.backup(other)  # a reader that is opened now might open another file
 
     def close(self) -> None:
         if self.watch:

@@ -20,7 +20,7 @@ from pathlib import Path
 from weft.core.errors import WeftError
 from weft.core.value import value
 from weft.node.forking import fork_into
-from weft.node.mounts import MOUNTINFO, mounts_of
+from weft.node.mounts import MOUNTINFO, file_system, mounts_of
 
 OUR_CGROUPS = Path("/proc/self/cgroup")
 OF_A_TASK = re.compile(r"([0-9_]+)\.([0-9]+)\.[0-9]+|(trial)-([0-9]+)")
@@ -92,6 +92,16 @@ def identity(root: Path) -> str:
     status = root.stat()
     text = f"{status.st_dev} {status.st_ino} {root}"
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def is_fence_of(folder: str, root: Path) -> bool:
+    """Whether this can be where the cgroups of a home's tasks are: a cgroup with the home's name."""
+    path = Path(folder)
+    is_plain = path.is_absolute() and ".." not in path.parts and "\0" not in folder
+    try:
+        return is_plain and path.name == f"weft-{identity(root)}" and file_system(path) == "cgroup2"
+    except (OSError, RuntimeError):  # a link to itself on the way
+        return False
 
 
 def _parent(root: Path) -> Path:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from weft.core.errors import WeftError
 from weft.core.value import value
 from weft.home import Home
+from weft.node.cgroups import is_fence_of
 from weft.node.entries import EntryError, discard, read_file, replace_file
 from weft.node.launch_check import MOST_TASKS, checked_launch
 from weft.node.pages import is_used
@@ -110,6 +111,8 @@ def record_of(said: dict[str, Any]) -> Record:
         launch=checked_launch(said["launch"]),
         seat=_seat(seat) if isinstance(seat, dict) else HOLDER,
         lane=_whole(said, "lane", MOST_LANES) if "lane" in said else 0,
+        cgroups=_text(said, "cgroups") if "cgroups" in said else "",
+        needs_cgroup=said.get("needs_cgroup") is True,
     )
 
 
@@ -182,6 +185,8 @@ def read_record(home: Home, job: str, attempt: int) -> Record | None:
     record = _read(path, record_of)
     if record is not None and record.key != (job, attempt):
         raise DamagedRecordError(path, f"it is of job {record.job[:32]!r}, attempt {record.attempt}")
+    if record is not None and record.cgroups and not is_fence_of(record.cgroups, home.root):
+        raise DamagedRecordError(path, f"cgroups is {record.cgroups[:SHOWN]!r}")  # all in there would be killed
     return record
 
 

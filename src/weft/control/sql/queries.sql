@@ -86,6 +86,9 @@ SELECT id, number, array_index, request, environment, submitted_at, attempt, is_
   peak_bytes
 FROM jobs WHERE finished_at IS NULL ORDER BY number, array_index;
 
+-- name: live_rows
+SELECT * FROM jobs WHERE finished_at IS NULL ORDER BY number, array_index;
+
 -- name: job
 SELECT * FROM jobs WHERE id = ?;
 
