@@ -19,7 +19,7 @@ def boundaries(updates: str) -> tuple[int, str]:
         missed, closes = cycle.note(update, phase)
         count += missed + closes
         shown += update.upper() if closes else update
-    return count + cycle.is_first, shown
+    return count + cycle.is_open, shown
 
 
 def test_one_optimizer_ends_every_step_from_the_second_on() -> None:

@@ -29,6 +29,7 @@ class Cycle:
         self._predictor = Predictor()
         self._first: Optional[Site] = None
         self._last: Update = (None, None)
+        self._last_phase = 0
         self._round: Dict[Update, int] = {}  # how often each came
         self._members: Set[Hashable] = set()
         self._shape: List[int] = []
@@ -43,16 +44,17 @@ class Cycle:
         self._repeats = 0
 
     @property
-    def is_first(self) -> bool:
-        """Members have come and no round has ended yet, as far as could be seen."""
-        return bool(self._round) and not self._has_ended
+    def is_open(self) -> bool:
+        """Members have come since the last round that was counted. If none follows, they were a round, unless the last
+        of them has never ended one."""
+        return bool(self._round) and not self._is_counted and not self._predictor.always_went_on
 
     def note(self, member: Hashable, phase: int, site: Optional[Site] = None) -> Tuple[int, bool]:
         """A member came by. How many earlier rounds ended unseen, and does this one end now?"""
         update = (member, site)
         if update == self._steady:
             self._repeats += 1
-            self._closed_in = phase
+            self._closed_in = self._last_phase = phase
             return 0, True
         self._settle()
         missed, is_repeat = 0, len(self._shape) == 1 and update == self._last
@@ -63,6 +65,7 @@ class Cycle:
             self._first = site
         else:
             self._predictor.went_on()
+        self._last_phase = phase
         closes = self._predictor.ends(self._add(update)) and not self._is_counted
         if closes:
             self._is_counted = self._has_ended = True
@@ -93,7 +96,11 @@ class Cycle:
             return update in self._round
         if move is Move.UNKNOWN or (site is self._last[1] and update not in self._round):
             # Only the order is known; or several members are stepped in one place, by a loop over them or in backward.
-            return member in self._members or self._closed_in not in (None, phase)
+            if member in self._members or self._closed_in not in (None, phase):
+                return True
+            # One that was never seen, in a place where rounds have ended without it: a new model is trained there.
+            is_new = self._has_ended and update not in self._numbers
+            return is_new and move is not Move.UNKNOWN and phase != self._last_phase
         return True
 
     def _part(self, update: Update) -> int:

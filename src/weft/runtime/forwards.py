@@ -32,8 +32,8 @@ class Forwards:
         self._disarm()
 
     def end(self) -> None:
-        """The script is over. A first round has no second one that could show its end."""
-        if not self.is_over and self.cycle.is_first:
+        """The script is over. The last round has no other one after it that could show its end."""
+        if not self.is_over and self.cycle.is_open:
             self.agent.count(Source.FORWARD)
 
     def watch_compiled(self, eval_frame: Any) -> None:

@@ -54,6 +54,11 @@ class Predictor:
         """Whatever rounds came before, it was always the same with the last update."""
         return not self._alone[self._update][2]
 
+    @property
+    def always_went_on(self) -> bool:
+        """The last update was seen before, and never ended its round."""
+        return self._alone.get(self._update, [1, 0, 0])[::2] == [0, 0]
+
     def repeated(self, times: int) -> None:
         """The last round came so often again, with a certain end each time."""
         if times:

@@ -66,8 +66,8 @@ class Updates:
             self.agent.boundary(Source.OPTIMIZER)
 
     def end(self) -> None:
-        """The script is over. A first round has no second one that could show its end."""
-        if self.cycle.is_first or self._is_owed:
+        """The script is over. The last round has no other one after it that could show its end."""
+        if self.cycle.is_open or self._is_owed:
             self.agent.count(Source.OPTIMIZER)
 
     def _note_skipped(self, scaler: Any) -> None:
