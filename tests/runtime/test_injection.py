@@ -68,6 +68,14 @@ def test_a_sitecustomize_that_fails_fails_as_it_did(tmp_path: Path, page: Path) 
     assert "nothing_of_that_name" in under.stderr
 
 
+def test_a_script_runs_though_a_file_of_the_runtime_is_damaged(tmp_path: Path, page: Path) -> None:
+    runtime = shutil.copytree(Path(INJECT).parent, tmp_path / "runtime")
+    (runtime / "boundaries.py").write_text("import nothing_of_that_name\n")
+    under = injected(page, "-c", "import torch; print(1)", PYTHONPATH=str(runtime / "inject"))
+    assert (under.stdout, under.returncode) == ("1\n", 0)
+    assert under.stderr.startswith("weft: steps cannot be seen: ModuleNotFoundError")
+
+
 def test_nothing_is_imported_that_the_script_does_not_import(page: Path) -> None:
     code = "import sys; print(*sorted(sys.modules))"
     alone = set(bare_modules(code))
