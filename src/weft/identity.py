@@ -66,6 +66,12 @@ def run_folder(root: Path) -> Path:
     return run
 
 
+def home_id(root: Path) -> str | None:
+    """The random identifier of a home; None if no weft has been started in it."""
+    found = _read(root)
+    return found.id if found else None
+
+
 def make_identity(root: Path) -> Path:
     """Make sure that a home has an identity and a folder in memory of its own; that folder."""
     with _locked(root):
@@ -180,16 +186,35 @@ def _mark(root: Path, made: Identity) -> None:
 
 
 def _lost(root: Path) -> Identity | None:
-    """The identity of a home whose record was removed or spoilt while its jobs run, by the folder in memory."""
+    """The identity of a home whose record was removed or spoilt while its jobs run, by the folder in memory.
+
+    Also of one that was removed as a whole: its jobs have to end before others take their numbers.
+    """
     if _is_copy(root):
         return None
     for folder in private_folders():
         for marker in folder.glob("*.home"):
             with suppress(OSError, WeftError):
                 found = _parsed(read_regular(marker, LARGEST_BYTES))
-                if found and found.root == str(root) and _is_in_use(root, Path(found.run)):
+                if found and found.root == str(root) and (_is_in_use(root, Path(found.run)) or _is_orphaned(found.run)):
                     return found
     return None
+
+
+def _is_orphaned(run: str) -> bool:
+    """Whether a shepherd lives that works in a removed home. One whose home was moved works in the moved one."""
+    from weft.node.census import marks_of
+    from weft.node.processes import everybody
+
+    marked = (each.pid for each in everybody() if any(mark.startswith(f"{run}/") for mark in marks_of(each.pid)))
+    return any(_works_in_removed_folder(pid) for pid in marked)
+
+
+def _works_in_removed_folder(pid: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd").endswith(" (deleted)")  # noqa: PTH115
+    except OSError:
+        return False
 
 
 def _leave_attempts_to_the_original(root: Path) -> None:

@@ -26,6 +26,7 @@ def folder_for_programs() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="weft-native-") as folder:
         _folders.append(Path(folder))
         yield
+        _folders.pop()
 
 
 def compiler() -> str:
@@ -35,10 +36,14 @@ def compiler() -> str:
     return found
 
 
-@cache
 def build(name: str, *sources: str, flags: tuple[str, ...] = ()) -> Path:
     """The program `name`, made of sources in native/ (`"arena.c", "tests/arena_test.c"`). Without a compiler, skip."""
-    program = Path(tempfile.mkdtemp(dir=_folders[-1])) / name
+    return _build(_folders[-1], name, sources, flags)
+
+
+@cache
+def _build(folder: Path, name: str, sources: tuple[str, ...], flags: tuple[str, ...]) -> Path:
+    program = Path(tempfile.mkdtemp(dir=folder)) / name
     command = [compiler(), *FLAGS, *WARNINGS, f"-I{NATIVE}", *flags, "-o", program]
     done = subprocess.run(
         [*command, *(NATIVE / source for source in sources), "-ldl"], capture_output=True, text=True, check=False

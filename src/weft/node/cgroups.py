@@ -19,6 +19,7 @@ from pathlib import Path
 
 from weft.core.errors import WeftError
 from weft.core.value import value
+from weft.identity import home_id
 from weft.node.forking import fork_into
 from weft.node.mounts import MOUNTINFO, file_system, mounts_of
 
@@ -88,9 +89,9 @@ def find_fences(mode: str, root: Path) -> Fences:
 
 
 def identity(root: Path) -> str:
-    """Of a home: of this folder, not only of its path, which may be another folder in another mount namespace."""
+    """Of a home, wherever it is moved to; of a folder that is none yet, by its place and its inode."""
     status = root.stat()
-    text = f"{status.st_dev} {status.st_ino} {root}"
+    text = home_id(root) or f"{os.getuid()} {status.st_dev} {status.st_ino} {root}"
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
