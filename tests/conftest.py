@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import underweft
+from attacks import show_attacks
 
 LEAN = str(Path(__file__).with_name("lean"))
 
@@ -21,6 +22,11 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Here and not in tests/hostile: the process that prints it collects no tests when others run them."""
+    show_attacks(terminalreporter)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -172,7 +172,7 @@ def test_a_daemon_that_is_killed_leaves_nothing_that_keeps_the_next_one_out(home
     [
         ("weft.toml", "polcy = 3", "unknown key polcy"),
         ("weft.toml", 'policy = "fofi"', 'unknown policy "fofi"'),
-        ("weft.db", "this is no database at all, and it is long enough to be sure" * 50, "weft.db cannot be read"),
+        ("weft.db", "this is no database at all, and it is long enough to be sure" * 50, "the log cannot be read"),
     ],
 )
 def test_a_daemon_that_cannot_begin_says_why(home: Home, file: str, content: str, message: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from box import Attack, Box
 
-PROPERTY = "attack"
+from attacks import PROPERTY
 
 
 @pytest.fixture(scope="module")
@@ -45,24 +44,3 @@ def attack(request: pytest.FixtureRequest) -> Attack:
         request.node.user_properties.append((PROPERTY, (name, "held")))
 
     return attack
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    outcomes = {
-        name: outcome
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        for key, (name, outcome) in (one for one in getattr(report, "user_properties", ()) if one[0] == PROPERTY)
-    }
-    if not outcomes:
-        return
-    kinds = Counter(name.partition(":")[0] for name in outcomes)
-    fallen = [name for name, outcome in outcomes.items() if outcome == "fell"]
-    terminalreporter.section("hostile suite")
-    for kind, count in sorted(kinds.items()):
-        terminalreporter.write_line(f"{count:5} {kind}")
-    terminalreporter.write_line(
-        f"{len(outcomes)} distinct attacks: {len(outcomes) - len(fallen)} held, {len(fallen)} fell"
-    )
-    for name in fallen:
-        terminalreporter.write_line(f"fell: {name}")

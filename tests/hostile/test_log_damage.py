@@ -3,6 +3,7 @@ that starts, says what is missing, and gives no number twice."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -20,11 +21,13 @@ import pytest
 from box import SETTINGS, Attack, Box
 
 from weft.control.decoding import KEYS
+from weft.control.fold import load_desk
 from weft.control.opening import folded, open_log
 from weft.control.repair import Repaired, repair, restore
 from weft.control.settling import Idle
-from weft.control.store import scripts
+from weft.control.store import Store, scripts
 from weft.core.errors import WeftError
+from weft.core.snapshot import snapshot
 from weft.home import Home
 from weft.node.private import SHARED_MEMORY
 
@@ -32,6 +35,8 @@ PAGE_BYTES = 4096
 SLEEP = "import time; time.sleep(600)"
 ARRAY, ENDED, RUNNING, HELD, WAITING, FAILED = range(1, 7)
 """The numbers of the sample's jobs."""
+SAMPLE_SETTINGS = f"{SETTINGS}snapshot_rows = 12\nbackup_every = 'off'\nfence = 'scan'\n"
+"""By scans: a record names the cgroups of its own home, and copies of the sample are other homes."""
 Content = dict[str, list[tuple[Any, ...]]]
 
 
@@ -56,7 +61,7 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
-    box = Box(tmp_path_factory.mktemp("sample"), settings=f"{SETTINGS}snapshot_rows = 12\nbackup_every = 'off'\n")
+    box = Box(tmp_path_factory.mktemp("sample"), settings=SAMPLE_SETTINGS)
     try:
         box.up()
         box.submit("--array", "1-3", "--", "true")
@@ -79,14 +84,18 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
 
 
 def content_of(database: Path, scratch: Path) -> Content:
-    """All rows but those that a start writes."""
+    """All rows but those that a start writes. Of the log and its snapshots, the ledger that they fold to: a snapshot
+    that is missing, or a row that one covers, changes nothing."""
     for suffix in ("", "-wal", "-shm"):
         Path(f"{scratch}{suffix}").unlink(missing_ok=True)
         if suffix != "-shm" and Path(f"{database}{suffix}").exists():
             shutil.copyfile(f"{database}{suffix}", f"{scratch}{suffix}")
     with closing(sqlite3.connect(scratch)) as db:
-        found = {table: sorted(db.execute(f"SELECT * FROM {table}"), key=str) for table in KEYS}  # noqa: S608
+        tables = KEYS.keys() - {"log", "snapshots"}
+        found = {table: sorted(db.execute(f"SELECT * FROM {table}"), key=str) for table in tables}  # noqa: S608
     found["settings"] = [row for row in found["settings"] if row[0] == "floor"]
+    with closing(Store(scratch)) as store:
+        found["ledger"] = [(json.dumps(snapshot(load_desk(store, Idle(), {}).scheduler.ledger), sort_keys=True),)]
     return found
 
 

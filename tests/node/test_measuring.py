@@ -93,7 +93,8 @@ def test_a_guest_that_makes_no_step_any_more_is_told_of_after_each_ten_minutes(i
 
 def test_what_was_measured_under_a_lease_is_told_of_that_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     words = defaultdict[int, int](int)
-    task = SimpleNamespace(ranks=[SimpleNamespace(words=words)], roots=set(), duty=100)
+    rank = SimpleNamespace(look=lambda: SimpleNamespace(words=words, step=words[layout.STEP]))
+    task = SimpleNamespace(ranks=[rank], roots=set(), duty=100)
     kind = SimpleNamespace(utilisation=lambda *_: 0.5, held_bytes=lambda *_: 0)
     ground = SimpleNamespace(company=SimpleNamespace(neighbours=lambda _: []), kind=kind, some=list)
     record = SimpleNamespace(key=("1", 1), job="1", attempt=1, generation=1, devices=(0,))

@@ -527,9 +527,7 @@ def test_what_states_are_made_of_is_loaded_without_trust(tmp_path: Path) -> None
         "best": np.float64(0.5),
         "losses": np.arange(6, dtype=np.float32).reshape(2, 3),
         "seen": {1, 2},
-        "names": collections.defaultdict(list, a=[1]),
         "times": collections.Counter("aab"),
-        "last": collections.deque([1, 2], maxlen=2),
         "since": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC),
         "where": Path("a/b"),
         "dtype": torch.bfloat16,
@@ -548,6 +546,12 @@ def test_what_states_are_made_of_is_loaded_without_trust(tmp_path: Path) -> None
     told.pop("numpy")
     assert restored.random_sample() == generator.random_sample()
     assert loaded == told
+
+
+@pytest.mark.parametrize("unfit", [collections.defaultdict(list, a=[1]), collections.deque([1], maxlen=2)])
+def test_what_torch_could_not_load_again_is_refused_by_name_when_it_is_saved(tmp_path: Path, unfit: object) -> None:
+    with pytest.raises(CheckpointError, match=f"collections.{type(unfit).__name__}"):
+        Store(str(tmp_path)).save(120, {"unfit": unfit})
 
 
 class Own:

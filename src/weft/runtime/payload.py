@@ -28,8 +28,8 @@ BUILTINS = (
     "slice",
     "range",
 )
-LIBRARY = {
-    "collections": ("OrderedDict", "defaultdict", "Counter", "deque"),
+LIBRARY = {  # not defaultdict and deque: torch calls them if they are listed, but cannot fill them
+    "collections": ("OrderedDict", "Counter"),
     "datetime": ("datetime", "date", "time", "timedelta", "timezone"),
     "pathlib": ("PurePosixPath", "PosixPath"),
     "decimal": ("Decimal",),
