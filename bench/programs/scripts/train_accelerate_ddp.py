@@ -1,8 +1,7 @@
-"""Accelerate with two processes on the CPU, as `accelerate launch` starts them; rank 0 prints."""
+"""Accelerate with two processes on the CPU, started by torchrun; rank 0 prints."""
 # package: accelerate
 # ranks: 2
-# command: {bin}/accelerate launch --cpu --num_processes 2 --num_machines 1 --mixed_precision no
-# command: --dynamo_backend no --num_cpu_threads_per_process 1 {script}
+# command: {bin}/torchrun --standalone --nproc-per-node 2 {script}
 # steps: 24
 
 import torch
