@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 from box import SETTINGS, Attack, Box
 
-from weft.control.decoding import KEYS
 from weft.control.fold import load_desk
-from weft.control.opening import folded, open_log
+from weft.control.home_log import folded, open_log
+from weft.control.reconciliation import Idle
 from weft.control.repair import Repaired, repair, restore
-from weft.control.settling import Idle
+from weft.control.row_faults import KEYS
 from weft.control.store import Store, scripts
 from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot

@@ -13,7 +13,7 @@ import pytest
 
 from waiting import wait_until
 from weft.core.errors import WeftError
-from weft.node import cgroups, forking
+from weft.node import cgroup_fork, cgroups
 from weft.node.cgroups import Fences, find_fences, own_cgroups
 from weft.node.strays import end_left_over
 
@@ -84,10 +84,10 @@ def cgroup(fences: Fences) -> str:
 
 def inside(cgroup: str, source: str) -> int:
     """The pid of a Python that runs this in the cgroup."""
-    pid, is_inside = forking.fork_into(cgroup)
+    pid, is_inside = cgroup_fork.fork_into(cgroup)
     if pid == 0:
         if not is_inside:
-            forking.enter(cgroup)
+            cgroup_fork.enter(cgroup)
         os.execv(sys.executable, [sys.executable, "-c", source])  # noqa: S606
     return pid
 
@@ -123,7 +123,7 @@ def test_a_child_is_in_it_from_its_first_instant_and_without_clone3_before_its_c
 ) -> None:
     says = "import os; os._exit('/1.1.0\\n' not in open('/proc/self/cgroup').read())"
     assert os.waitpid(inside(cgroup, says), 0)[1] == 0
-    monkeypatch.setattr(forking, "CLONE3", 100_000)
+    monkeypatch.setattr(cgroup_fork, "CLONE3", 100_000)
     assert os.waitpid(inside(cgroup, says), 0)[1] == 0
 
 
@@ -174,10 +174,10 @@ def test_two_homes_never_touch_each_others_cgroups(fences: Fences, cgroup: str, 
 AS_A_USER = """
 import os, sys
 from pathlib import Path
-from weft.node import forking
+from weft.node import cgroup_fork
 from weft.node.cgroups import find_fences
 if sys.argv[1]:
-    forking.enter(sys.argv[1])
+    cgroup_fork.enter(sys.argv[1])
 os.setgid(1000), os.setuid(1000)
 fences = find_fences("auto", Path("/"))
 print(fences.folder and "cgroup" or fences.why_not)

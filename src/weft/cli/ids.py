@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 COMPLETION_S = 1.0
 OFFERED = 100
-"""More than this nobody chooses from; a further digit leaves fewer."""
+"""Longer lists of completions are of no use; a further digit leaves fewer."""
 
 
 def complete_job(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -21,7 +21,7 @@ from weft.control.bodies import Bodies
 from weft.control.happenings import events
 from weft.control.house import House
 from weft.control.inputs import Cancel, Hold, Release, Submit
-from weft.control.listing import MOST_A_PAGE, Wanted
+from weft.control.job_pages import MOST_A_PAGE, Wanted
 from weft.control.models import ID, ROOM_BYTES, JobId, JobRequest, PolicyName, Shutdown
 from weft.control.record import State
 from weft.control.refusals import ConflictError, NotFoundError
@@ -125,7 +125,7 @@ def _one_job(app: FastAPI, house: House) -> None:
         def look() -> Json:
             return {**house.job(job_id), "env": dict.fromkeys(house.variables(job_id), "(hidden)")}
 
-        return Plain(await house.reading.look(look))
+        return Plain(await house.readers.look(look))
 
     @app.get("/v1/jobs/{job_id}/wait", response_model=answers.Job)
     async def wait(
@@ -146,12 +146,12 @@ def _one_job(app: FastAPI, house: House) -> None:
             now = house.clock.peek()
             return why_live(house.desk, house.store, house.views, job_id, now, house.new_policy)
 
-        return Plain(await with_estimate(await house.reading.look(look)))
+        return Plain(await with_estimate(await house.readers.look(look)))
 
     @app.get("/v1/jobs/{job_id}/history", response_model=answers.Happenings)
     async def history_of(job_id: JobId) -> Response:
-        await house.reading.look(house.check_known, job_id)
-        return Plain({"events": await house.reading.aside(lambda: events(house.store.all("log_of_job", job_id)))})
+        await house.readers.look(house.check_known, job_id)
+        return Plain({"events": await house.readers.aside(lambda: events(house.store.all("log_of_job", job_id)))})
 
     @app.get("/v1/jobs/{job_id}/logs", response_class=StreamingResponse)
     async def logs(
@@ -161,7 +161,7 @@ def _one_job(app: FastAPI, house: House) -> None:
         offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
         follow: bool = False,
     ) -> Response:
-        await house.reading.look(house.check_known, job_id)
+        await house.readers.look(house.check_known, job_id)
         path = house.home.log(job_id, task, split=stream == "err")
         try:
             read_piece(path, offset)
@@ -191,7 +191,7 @@ def _around(app: FastAPI, house: House) -> None:
 
     @app.get("/v1/nodes", response_model=answers.Nodes)
     async def nodes() -> Response:
-        return Plain({"nodes": await house.reading.look(lambda: nodes_json(house.desk, house.link.is_up))})
+        return Plain({"nodes": await house.readers.look(lambda: nodes_json(house.desk, house.link.is_up))})
 
     @app.get("/v1/policy", response_model=PolicyName)
     async def policy() -> Response:
@@ -209,8 +209,8 @@ def _around(app: FastAPI, house: House) -> None:
     async def metrics() -> Response:
         from weft.control.metrics import CONTENT_TYPE, exposition, seen_now
 
-        seen = await house.reading.look(seen_now, house)
-        return Response(await house.reading.aside(exposition, house.store, seen), media_type=CONTENT_TYPE)
+        seen = await house.readers.look(seen_now, house)
+        return Response(await house.readers.aside(exposition, house.store, seen), media_type=CONTENT_TYPE)
 
     @app.get("/v1/docs", include_in_schema=False)
     async def docs() -> Response:

@@ -1,4 +1,5 @@
-"""Between the web server and the routes: bodies are bounded while they are read, and who hangs up is not worked for."""
+"""Between the web server and the routes: bodies are bounded while they are read, and the work for
+a client that hangs up is cancelled."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import time
 from datetime import UTC, datetime
 
 from weft.control.backup import back_up, backups, tidy
+from weft.control.home_log import read_problems
 from weft.control.integrity import CHECKED_AT_ONCE_BYTES
-from weft.control.opening import read_problems
 from weft.control.store import Store
 from weft.core.errors import WeftError
 from weft.home import Home
@@ -54,7 +54,7 @@ class Care:
                 copied_seq = await self._back_up(copied_seq)
 
     async def _look(self) -> None:
-        """Also when nothing is written: whoever asks is to be told."""
+        """Also when nothing is written: health requests show the warning."""
         watch = self._store.watch
         if watch is None or not watch.trouble:
             self._trouble = ""

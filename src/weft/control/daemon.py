@@ -20,10 +20,10 @@ from weft.control.care import Care
 from weft.control.clock import Clock
 from weft.control.connections import Connections, RestConnection, most_connections
 from weft.control.desk import Desk
+from weft.control.home_log import folded, open_log
 from weft.control.house import PATIENCE_S, House
 from weft.control.link import Link
 from weft.control.listener import Listener
-from weft.control.opening import folded, open_log
 from weft.control.store import Store
 from weft.control.supervision import Supervision
 from weft.control.writer import Writer
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 async def serve(
     home: Home, settings: Settings, filed: Settings, named: NamedPolicy, store: Store, has_node: bool
 ) -> None:
-    """Until somebody asks to leave. Jobs that run are left as they are. `filed` is what weft.toml alone says."""
+    """Until the daemon is asked to leave. Jobs that run are left as they are. `filed` is what weft.toml alone says."""
     clock = Clock(store.last_mark())
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
     link = Link(
@@ -71,18 +71,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, house.leaving.set)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(house),
-            http=RestConnection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=1,
-        )
-    )
-    server.capture_signals = _as_they_are  # type: ignore[method-assign, assignment]
+    server = _web_server(house)
     connections = Connections(server, most_connections())
     nodes, people = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
     supervisor = Supervisor()
@@ -112,10 +101,25 @@ async def serve(
     await _end(tasks, *tasks)
     nodes.close()
     link.close()
-    house.reading.close()
+    house.readers.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
     forget_run_folder(home.run)
+
+
+def _web_server(house: House) -> uvicorn.Server:
+    config = uvicorn.Config(
+        make_app(house),
+        http=RestConnection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = _as_they_are  # type: ignore[method-assign, assignment]
+    return server
 
 
 async def _end(tasks: dict[str, asyncio.Task[None]], *names: str) -> None:

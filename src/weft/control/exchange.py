@@ -43,7 +43,7 @@ def put_in_place(home: Home, draft: Path, reached: Watermark, instance: str) -> 
 
 
 def finish(home: Home) -> None:
-    """Finish or undo an exchange that was broken off. For whoever holds the daemon's lock."""
+    """Finish or undo an exchange that was broken off. Call it with the daemon's lock held."""
     mark = read_watermark(home.watermark)
     if mark is None or not mark.replacing:
         return

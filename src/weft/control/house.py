@@ -16,9 +16,9 @@ from weft.control.counts import Counts
 from weft.control.desk import Desk
 from weft.control.fold import recall
 from weft.control.inputs import ChangePolicy, Input, StopAll
+from weft.control.job_pages import Wanted, history_page, live_page, page
 from weft.control.link import Link
-from weft.control.listing import Wanted, history_page, live_page, page
-from weft.control.reading import Reading
+from weft.control.reader_pool import ReaderPool
 from weft.control.record import Record
 from weft.control.refusals import NotFoundError, no_such_job
 from weft.control.store import Row, Store
@@ -52,7 +52,7 @@ class House:
         self.clock: Clock = writer.clock
         self.views = Views(home)
         self.leaving = asyncio.Event()
-        self.reading = Reading(writer.changed)
+        self.readers = ReaderPool(writer.changed)
         self._writer = writer
         self._policy = policy
         self._filed = filed
@@ -160,18 +160,18 @@ class House:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left_s):
                         await self.settled.wait()
-        return await self.reading.look(self.job, job_id)
+        return await self.readers.look(self.job, job_id)
 
     def _state(self, job_id: str) -> str:
         return self.desk.state(job_id) if job_id in self.desk.records else str(self.row(job_id)["state"])
 
     async def page(self, wanted: Wanted) -> bytes:
         """Of the jobs: looked up between two instants, made into JSON while the writer goes on."""
-        live = await self.reading.look(lambda: live_page(self.desk, self.views, wanted, self.clock.peek()))
-        return await self.reading.aside(page, live, self.store, self.views, wanted, self.counts.ended)
+        live = await self.readers.look(lambda: live_page(self.desk, self.views, wanted, self.clock.peek()))
+        return await self.readers.aside(page, live, self.store, self.views, wanted, self.counts.ended)
 
     async def history(self, limit: int, cursor: str | None) -> bytes:
-        return await self.reading.aside(
+        return await self.readers.aside(
             history_page, self.store, self.views, limit, cursor, sum(self.counts.ended.values())
         )
 

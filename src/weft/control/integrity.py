@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from weft.control.damage import DamageError
-from weft.control.decoding import KEYS, fault_of, named
+from weft.control.row_faults import KEYS, fault_of, named
 from weft.control.store import QUERIES, scripts, upgrade
 from weft.control.watermark import Watermark, highest_job_folder, read_watermark, wal_salts
 from weft.core.errors import WeftError

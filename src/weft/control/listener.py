@@ -1,4 +1,4 @@
-"""A listening socket of the daemon: who may connect, what happens without descriptors, and when its path is removed."""
+"""A listening socket of the daemon: its own user may connect, it survives a lack of descriptors and a removed path."""
 
 from __future__ import annotations
 

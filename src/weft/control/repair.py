@@ -13,11 +13,11 @@ from pathlib import Path
 from weft.control import exchange
 from weft.control.backup import backups, verified
 from weft.control.damage import DamageError
+from weft.control.home_log import folded, open_log
 from weft.control.integrity import check, problems_of, schema_version
-from weft.control.opening import folded, open_log
-from weft.control.rebuilding import make_foldable, merged, with_environments, write_database
+from weft.control.reconciliation import Idle, OnDisk, Settled, attempts_on_disk, listed, settle
+from weft.control.reconstruction import make_foldable, merged, with_environments, write_database
 from weft.control.salvage import Salvaged, salvaged
-from weft.control.settling import Idle, OnDisk, Settled, attempts_on_disk, listed, settle
 from weft.control.store import Store, scripts
 from weft.control.watermark import Watermark, highest_job_folder, read_watermark, wal_salts
 from weft.core.errors import WeftError

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.control.checksums import COVERED
-from weft.control.decoding import KEYS, fault_of, named
-from weft.control.pages import Pages, Values
+from weft.control.row_faults import KEYS, fault_of, named
+from weft.control.sqlite_pages import Pages, Values
 from weft.control.store import scripts, upgrade
 
 Row = dict[str, Any]

@@ -134,7 +134,7 @@ class Store:
             raise _refusal(error, self.path) from error
 
     def put_snapshot(self, seq: int, at: float, ledger: str, keep_from: float | None) -> None:
-        """Keep the ledger as it was after row `seq`, and drop what nobody needs any more, unless `keep_from` is None.
+        """Keep the ledger as it was after row `seq`, and drop what is not needed any more, unless `keep_from` is None.
 
         The rule of compaction: a row of the log goes when a snapshot covers it, it is older than `keep_from`, and its
         job ended before that too. The row of a job itself stays. Environments go with the end of the last job that

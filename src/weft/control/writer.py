@@ -81,7 +81,7 @@ class Writer:
         self._dropped_at = -math.inf
         self._jobs = LiveJobs(len(self.desk.records))
         self._thread: ThreadPoolExecutor | None = None
-        """Decides and writes, so that whoever asks meanwhile is answered by the loop."""
+        """Decides and writes, while the event loop answers requests."""
 
     async def ask(self, wish: Input) -> Any:
         """Put something before the desk; its answer, once that is on disk. Errors are raised."""
@@ -132,8 +132,8 @@ class Writer:
                 await self._fold(failure, waiting)
             self.changed.notify_all()
         if isinstance(failure, StoreError):
-            self._inputs.put_nowait((Tick(), None))  # nobody but the policy knows when it wanted to be woken
-            await asyncio.sleep(RETRY_S)  # whoever is to come again by itself should find a disk with some room
+            self._inputs.put_nowait((Tick(), None))  # only the policy knows when it wanted to be woken
+            await asyncio.sleep(RETRY_S)  # clients that retry should find some room on the disk
         elif failure is not None:
             if len(waiting) > 1:
                 for each in waiting:
@@ -218,7 +218,7 @@ class Writer:
             self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
 
     async def _fold(self, failure: Exception, waiting: Waiting) -> None:
-        """Go back to what is on disk: what could not be written has not happened, and whoever waits is told so.
+        """Go back to what is on disk: what could not be written has not happened, and the waiting requests get the error.
 
         As long as the log cannot be read, nothing can be decided, nor looked at.
         """

@@ -18,13 +18,13 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.node import fencing, laning, processes, records
-from weft.node.belonging import Known
 from weft.node.children import in_thread
 from weft.node.ending import Ending, ending, never_started
 from weft.node.fencing import Tree
 from weft.node.ground import Ground
 from weft.node.launching import limits_of
 from weft.node.order import Order, State, Wanted
+from weft.node.ownership import Known
 from weft.node.pace import Pace
 from weft.node.pages import step_of_leaving
 from weft.node.pausing import Pause

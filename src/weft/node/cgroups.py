@@ -20,7 +20,7 @@ from pathlib import Path
 from weft.core.errors import WeftError
 from weft.core.value import value
 from weft.identity import home_id
-from weft.node.forking import fork_into
+from weft.node.cgroup_fork import fork_into
 from weft.node.mounts import MOUNTINFO, file_system, mounts_of
 
 OUR_CGROUPS = Path("/proc/self/cgroup")

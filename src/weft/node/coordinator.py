@@ -21,7 +21,7 @@ from typing import Any
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.jsonlines import Message
-from weft.node import belonging, descriptors, devices, fencing, kinds, laning, records
+from weft.node import descriptors, devices, fencing, kinds, laning, ownership, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
 from weft.node.cgroups import Fences, find_fences
@@ -299,13 +299,13 @@ class Coordinator:
 
     async def _lose_damaged(self, key: Key, generation: int) -> None:
         """Say that it is lost, once nothing of it lives."""
-        await in_thread(belonging.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
+        await in_thread(ownership.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
         if why := self._damaged.get(key):
             about = {"job": key[0], "attempt": key[1], "generation": generation}
             self._report({**about, "what": "lost", "message": why})
 
     async def _fence_damaged(self, key: Key) -> None:
-        await in_thread(belonging.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
+        await in_thread(ownership.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
         self._forget_damaged(key)
 
     def _forget_damaged(self, key: Key) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from weft.node import idling, laning, moving
 from weft.node.attempt import Attempt
-from weft.node.belonging import Known
 from weft.node.children import in_thread
 from weft.node.order import State, Wanted
+from weft.node.ownership import Known
 from weft.node.records import Record
 from weft.node.standing import halt_at
 from weft.node.task import attach

@@ -9,10 +9,10 @@ from time import monotonic
 
 from weft.core.value import value
 from weft.node import processes
-from weft.node.belonging import Known
 from weft.node.depth import Held, depth_for, depths_to_try
 from weft.node.devices import Device
 from weft.node.kinds import Kind
+from weft.node.ownership import Known
 from weft.node.pausing import Pause, PauseRefusedError
 from weft.node.task import RankStatus, Task, attach
 

@@ -15,8 +15,8 @@ from types import TracebackType
 from weft.core.errors import InputError
 from weft.core.value import value
 from weft.node import processes
-from weft.node.belonging import Known, verified_leader, was_launched_by
 from weft.node.control_page import ControlPage, open_control_page
+from weft.node.ownership import Known, verified_leader, was_launched_by
 from weft.node.pausing import GRACE_S, Pause, pause
 from weft.node.rank import Rank
 from weft.node.size import parsed_bytes

@@ -15,13 +15,13 @@ from pathlib import Path
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.node import cgroups, fencing, launching, processes, records, tending
-from weft.node.belonging import verified_leader, verified_shepherd
 from weft.node.children import watch
 from weft.node.control_page import ControlPage
 from weft.node.devices import Device
 from weft.node.entries import EntryError, discard, is_passing, read_file
 from weft.node.fencing import Identity, Tree
 from weft.node.kinds import Kind
+from weft.node.ownership import verified_leader, verified_shepherd
 from weft.node.pages import remove_page
 from weft.node.processes import Process
 from weft.node.records import DamagedRecordError, Record, Shepherd, Status

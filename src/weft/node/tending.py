@@ -22,7 +22,7 @@ from weft.node.bare import (
     signals_as_bare,
     why_not_started,
 )
-from weft.node.forking import enter, fork_into
+from weft.node.cgroup_fork import enter, fork_into
 from weft.runtime import layout, procfs
 from weft.runtime.failing import reach
 

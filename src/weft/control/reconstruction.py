@@ -12,12 +12,12 @@ from typing import Any
 
 from weft.control.checksums import COVERED, checksum
 from weft.control.clock import Clock
-from weft.control.decoding import KEYS, named
 from weft.control.floor import Floor
 from weft.control.fold import load_desk
+from weft.control.reconciliation import Idle, OnDisk, last_seq
 from weft.control.record import spec_for
+from weft.control.row_faults import KEYS, named
 from weft.control.salvage import Row, Salvaged, columns
-from weft.control.settling import Idle, OnDisk, last_seq
 from weft.control.store import Store, scripts, upgrade
 from weft.core.events import Event, Held, NodeJoined, Submitted
 from weft.core.ledger import Ledger

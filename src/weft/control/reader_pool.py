@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Reading:
+class ReaderPool:
     """In threads of its own, so that the loop can answer others meanwhile. `settled` is held during an instant."""
 
     def __init__(self, settled: asyncio.Condition) -> None:

@@ -16,7 +16,7 @@ from weft.control.damage import DamageError
 from weft.control.desk import Desk
 from weft.control.fold import load_desk
 from weft.control.integrity import as_far_as, check, content_problems, reading
-from weft.control.settling import listed
+from weft.control.reconciliation import listed
 from weft.control.store import Store, StoreError
 from weft.control.watermark import ANY, OpenWatermark, Watermark, wal_salts
 from weft.core.errors import WeftError
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def open_log(home: Home) -> Store:
-    """The log, if it is what was written; DamageError otherwise. For whoever holds the daemon's lock."""
+    """The log, if it is what was written; DamageError otherwise. Call it with the daemon's lock held."""
     exchange.finish(home)
     check(home)
     try:
