@@ -218,7 +218,7 @@ class Writer:
             self.desk.roster.environments = {row["digest"]: row["id"] for row in self._store.all("environments")}
 
     async def _fold(self, failure: Exception, waiting: Waiting) -> None:
-        """Go back to what is on disk: what could not be written has not happened, and the waiting requests get the error.
+        """Go back to what is on disk: what could not be written has not happened, and waiting requests get the error.
 
         As long as the log cannot be read, nothing can be decided, nor looked at.
         """
