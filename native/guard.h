@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* Guard these whole pages from now on, and nothing else; NULL for nothing. Other faults go to whoever had the signal
+/* Guard these whole pages from now on, and nothing else; NULL for nothing. Other faults go to the handler that had the signal
  * before. A handler that the program installs later takes the guard away. */
 void weft_guard(void *at, size_t bytes);
 

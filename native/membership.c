@@ -123,7 +123,7 @@ void weft_free_slots(struct weft_turnstile *mine)
 /* ---- the memory ---- */
 
 /* Whether this is the memory that the page names, and really a lane's: a member can have written there what it wants,
- * and what is mapped as a lane's memory is overwritten. Nobody can seal a file that has a name. */
+ * and what is mapped as a lane's memory is overwritten. A file that has a name cannot be sealed. */
 static bool is_memory(const struct weft_lane *lane, int file)
 {
     struct stat found;

@@ -134,7 +134,7 @@ static bool hand_on(struct weft_turnstile *mine, uint64_t turn)
         }
         turn = offered;
     }
-    return true; /* words that change by themselves: whoever waits looks after the turn */
+    return true; /* words that change by themselves: the next waiter looks after the turn */
 }
 
 /* ---- looking after the others ---- */

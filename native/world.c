@@ -231,7 +231,7 @@ static bool is_still_silent(int64_t began, int64_t patience)
         name(world.silent.thread, &now);
         if (sleeps_on(world.silent.thread, &now) || now_ns() - began > patience)
             return true;
-        sleep_on(&world.standing, 0, LOOK_EVERY_NS); /* nobody stands: it is only the time */
+        sleep_on(&world.standing, 0, LOOK_EVERY_NS); /* no thread stands here; this only waits */
     }
     return false;
 }

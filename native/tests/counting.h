@@ -63,7 +63,7 @@ static void nobody_counts(unsigned counting)
     for (int looks = 0; looks < 3; looks++) {
         usleep(200);
         for (unsigned i = 0; i < counting; i++)
-            holds(atomic_load(&counters[i].count) == seen[i], "nobody moves in a stopped world");
+            holds(atomic_load(&counters[i].count) == seen[i], "no thread runs in a stopped world");
     }
 }
 

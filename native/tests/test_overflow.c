@@ -55,7 +55,7 @@ static void equal_steps_use_the_same_places_in_the_tier(void)
     for (int step = 0; step < 60; step++)
         a_step(4 * MIB, MIB);
     holds(placed == before, "nothing is reserved anew");
-    holds(state().overflow == 0, "what is kept is in use by nobody");
+    holds(state().overflow == 0, "no kept block is in use");
 }
 
 static void places_that_no_step_uses_are_given_back(void)

@@ -45,12 +45,5 @@ class Attackers:
 
 def crowded_box(folder: Path) -> Iterator[Box]:
     """A weft with room for many attackers, and two bystanders that have computed the same bits as alone at the end."""
-    box = Box(folder, devices=DEVICES, settings=PATIENT)
-    try:
-        box.up()
-        for _ in range(2):
-            box.add_bystander()
+    with Box(folder, devices=DEVICES, settings=PATIENT).running() as box:
         yield box
-        box.finish_bystanders()
-    finally:
-        box.close()

@@ -8,8 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,18 @@ class Box:
         self.bystanders.append(bystander)
         bystander.steps_beyond(5)
         return bystander
+
+    @contextmanager
+    def running(self, start: Callable[[], None] | None = None, *, bystanders: int = 2) -> Iterator[Box]:
+        """Up, with bystanders that train meanwhile and have computed the same bits as alone at the end."""
+        try:
+            (start or self.up)()
+            for _ in range(bystanders):
+                self.add_bystander()
+            yield self
+            self.finish_bystanders()
+        finally:
+            self.close()
 
     def finish_bystanders(self) -> None:
         """They finish, and have computed what they compute alone."""

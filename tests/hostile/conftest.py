@@ -15,15 +15,8 @@ from attacks import PROPERTY
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     """A weft that is up, with two bystanders, for all attacks of a module. At the end these have computed the same
     bits as alone."""
-    box = Box(tmp_path_factory.mktemp("hostile"))
-    try:
-        box.up()
-        for _ in range(2):
-            box.add_bystander()
+    with Box(tmp_path_factory.mktemp("hostile")).running() as box:
         yield box
-        box.finish_bystanders()
-    finally:
-        box.close()
 
 
 @pytest.fixture

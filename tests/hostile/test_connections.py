@@ -79,18 +79,16 @@ NO_HTTP: dict[str, bytes] = {
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     """A daemon and a coordinator that may open 1,024 files each, and two bystanders."""
     box = Box(tmp_path_factory.mktemp("hostile"), settings=SETTINGS)
-    try:
+
+    def start() -> None:
         words = (sys.executable, "-m", "weft.cli.main", "up", "--devices", "cpu=4", "--policy", "fifo")
         started = box.run("prlimit", "--nofile=1024:1024", *words)
         assert started.returncode == 0, started.stderr
         wait_until(lambda: bool(box.health().get("nodes")), "the coordinator has said hello")
         box.remember_processes()
-        for _ in range(2):
-            box.add_bystander()
+
+    with box.running(start):
         yield box
-        box.finish_bystanders()
-    finally:
-        box.close()
 
 
 @pytest.fixture

@@ -64,15 +64,14 @@ STOPS = [f"stop-{each}" for each in OURS]
 def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     settings = SETTINGS.replace("stop_grace_s = 1", "stop_grace_s = 0.2") + f'fence = "{request.param}"\n'
     box = Box(tmp_path_factory.mktemp("escapes"), settings=settings, devices="cpu=40:64M")
-    try:
+
+    def start() -> None:
         if box.weft("up", "--devices", box.devices).returncode and request.param == "cgroup":
             pytest.skip("no cgroup can be had in the sandbox")
         box.up()
-        box.add_bystander()
+
+    with box.running(start, bystanders=1):
         yield box
-        box.finish_bystanders()
-    finally:
-        box.close()
 
 
 @pytest.fixture

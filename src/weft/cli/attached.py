@@ -59,6 +59,7 @@ class Attached:
         self._screen.erase()
         if self._feeding:
             self._feeding.close()
+        self._watcher.close()
 
     def follow(self) -> int:
         """Until the job has ended and all it printed is shown; its exit code. Or until the person has gone: 0."""

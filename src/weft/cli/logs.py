@@ -74,5 +74,6 @@ def _follow(client: Client, job_id: str, tail: Tail) -> None:
         pace.seen(bool(data))
         if not data:
             time.sleep(pace.wait_s)
+    watcher.close()
     if watcher.error:
         raise watcher.error

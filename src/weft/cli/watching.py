@@ -32,11 +32,20 @@ class Watcher:
     def start(self) -> None:
         self._thread.start()
 
+    def close(self) -> None:
+        """Wait for the thread of a job that has ended to close its connection. Any other ends with this process."""
+        if self.has_ended or self.error:
+            self._thread.join()
+
     @property
     def has_ended(self) -> bool:
         return self.job["state"] in ENDED
 
     def _watch(self) -> None:
+        with self._client:
+            self._ask_until_it_has_ended()
+
+    def _ask_until_it_has_ended(self) -> None:
         again = threading.Event()
         while not self.has_ended:
             try:

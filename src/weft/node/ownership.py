@@ -13,6 +13,7 @@ from pathlib import Path
 from weft.core.value import value
 from weft.node import processes
 from weft.node.census import MARK
+from weft.node.control_page import ControlPage
 from weft.node.fencing import Tree, end_tree
 from weft.node.processes import Process
 
@@ -71,13 +72,22 @@ def verified_leader(pid: int, start: int, page: str, shepherds: frozenset[int]) 
     return found if found.parent in shepherds or was_started_with(pid, PAGE, page) else None
 
 
-def was_launched_by(found: Process, launcher: int, start: int, page: os.stat_result) -> bool:
-    """Whether `weft exec` launched this process: that is its parent, and has the page open. One that was started for
-    another page is another's."""
+def was_launched_by(found: Process, launcher: int, start: int, page: ControlPage) -> bool:
+    """Whether `weft exec` launched this process: that is its parent, and has the page open.
+
+    Between fork and exec the process has the marks of its launcher, afterwards that of its page. One with any other
+    mark is another's.
+    """
     is_launcher = launcher == found.parent and launcher != os.getpid() and processes.is_alive(launcher, start)
-    environ = environ_of(found.pid)
-    is_anothers = any(f"\0{variable}=".encode() in environ for variable in (MARK, PAGE))
-    return is_launcher and not is_anothers and _has_open(launcher, page)
+    if not is_launcher:
+        return False
+    accepted = {*_marks(environ_of(launcher)), os.fsencode(f"{PAGE}={page.path}")}
+    return accepted.issuperset(_marks(environ_of(found.pid))) and _has_open(launcher, os.fstat(page.fd))
+
+
+def _marks(environ: bytes) -> set[bytes]:
+    """The variables that say which task a process was started for."""
+    return {each for each in environ.split(b"\0") if each.startswith((f"{MARK}=".encode(), f"{PAGE}=".encode()))}
 
 
 def _has_open(pid: int, page: os.stat_result) -> bool:

@@ -126,7 +126,7 @@ class Task:
         found = processes.process(pid)
         launcher = words[layout.LAUNCHER_PID], words[layout.LAUNCHER_START]
         is_ours = verified_leader(pid, start, page.path, self.known.shepherds) is not None or (
-            found is not None and found.start == start and was_launched_by(found, *launcher, os.fstat(page.fd))
+            found is not None and found.start == start and was_launched_by(found, *launcher, page)
         )
         return (pid, start) if is_ours else None
 
