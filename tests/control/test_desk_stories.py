@@ -29,7 +29,7 @@ def test_a_job_is_submitted_started_and_ends(office: Open) -> None:
     ("exit_code", "message", "reason"),
     [
         (1, "", "ended with exit code 1"),
-        (137, "", "was ended by signal 9"),
+        (137, "", "was ended by signal 9 (SIGKILL)"),
         (127, "there is no program tarin", "there is no program tarin"),
         (128, "", "ended with exit code 128"),
     ],

@@ -14,6 +14,7 @@ from weft.cli.shown import (
     count,
     devices,
     letters,
+    loss,
     rate,
     reason,
     shortened,
@@ -94,5 +95,5 @@ def _row(job: Job) -> tuple[str, ...]:
         devices(job),
         count(job["steps"]),
         rate(job["step_rate_hz"]),
-        reason(job) or company(job),
+        "; ".join(filter(None, (loss(job), reason(job) or company(job)))),
     )

@@ -83,6 +83,19 @@ def reason(job: Mapping[str, Any]) -> str:
     return said or (f"exit code {code}" if code else "")
 
 
+def loss(job: Mapping[str, Any]) -> str:
+    """That its last attempt was lost, and where the present or next one begins."""
+    lost = job.get("loss")
+    if not lost:
+        return ""
+    begins = "restarts" if job["state"] == "PENDING" else "restarted"
+    return f"was lost, {begins} {from_step(lost['step'])}"
+
+
+def from_step(step: int) -> str:
+    return f"from step {step:,}" if step else "from the beginning"
+
+
 def company(job: Mapping[str, Any]) -> str:
     """Its right to the devices and beside whom it computes, as a mark; a guest may be alone where it sits."""
     right = "guest" if job.get("guest") else "guaranteed" if job.get("guaranteed") else ""

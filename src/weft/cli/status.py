@@ -15,6 +15,7 @@ from weft.cli.shown import (
     device_memory,
     devices,
     local_time,
+    loss,
     metrics,
     printable,
     rate,
@@ -47,6 +48,11 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "name", job["name"] or ""
     yield "state", job["state"] + (f" ({reason(job)})" if reason(job) else "")
     yield "exit code", count(job["exit_code"])
+    if job.get("loss"):
+        why = f": {job['loss']['message']}" if job["loss"]["message"] else ""
+        yield "lost", f"attempt {job['loss']['attempt']}, {local_time(job['loss']['at'])}{why}; {loss(job)}"
+    elif job.get("losses"):
+        yield "lost", f"{counted(job['losses'], 'time')}; weft history {job['id']}"
     yield "position", count(job.get("position"))
     yield "tenant", f"{job['tenant']}, class {job['class']}"
     yield "command", shlex.join(job["command"])

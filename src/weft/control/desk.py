@@ -73,6 +73,8 @@ class Desk:
     """After `StopAll`: whoever waits goes on waiting, until the next start."""
     must_tell_all: bool = False
     """The node may have forgotten everything."""
+    settling: set[tuple[str, int]] = field(default_factory=set)
+    """Attempts that had ended when the node last said hello. How, it has yet to report."""
     policy_error: str = ""
     wake_at: float = math.inf
     version: int = 0

@@ -51,6 +51,22 @@ class Ending:
     retry_in_s: float | None = None
 
 
+@value
+class Loss:
+    """An attempt whose end is not known: its processes were killed together with weft's own, or the machine was."""
+
+    attempt: int
+    at: float
+    message: str
+    step: int
+    """Where the next attempt begins: at its last checkpoint; 0 is the beginning."""
+
+    def in_words(self) -> str:
+        why = f": {self.message}" if self.message else ""
+        begins = f"at step {self.step:,}, with its last checkpoint" if self.step else "from the beginning"
+        return f"attempt {self.attempt} was lost{why}; the next one begins {begins}"
+
+
 NONE_AWAITED: set[str] = set()
 NO_METRICS: Mapping[str, float | None] = {}
 """Shared by all jobs that have none, which may be many; neither is ever changed."""
@@ -73,6 +89,8 @@ class Record:
     """How it will have ended, once the node says that its processes are gone: it was told to stop."""
     failures: int = 0
     losses: int = 0
+    loss: Loss | None = None
+    """The last of them."""
     preemptions: int = 0
     unseats: int = 0
     """How often it had to leave a seat. Nothing that it held was taken from it, so that is no preemption."""
@@ -129,6 +147,15 @@ class Record:
         }
         self.host_bytes = sane(progress.get("host_bytes"))
         self.learn(progress)
+
+    def begin_again(self, step: int) -> None:
+        """Its attempt is gone. What is shown from now on is of the next one, which begins at this step."""
+        self.steps, self.step_rate_hz, self.metrics, self.host_bytes = step, None, NO_METRICS, 0
+
+    @property
+    def present_loss(self) -> Loss | None:
+        """The loss after which the present attempt was begun, or the next one will be."""
+        return self.loss if self.loss and self.attempt - self.loss.attempt <= int(self.is_alive) else None
 
     def learn(self, progress: Mapping[str, Any]) -> None:
         """What is measured of its device memory lasts: the next attempt will need as much."""

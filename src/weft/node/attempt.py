@@ -30,8 +30,9 @@ from weft.node.pages import step_of_leaving
 from weft.node.pausing import Pause
 from weft.node.records import Record
 from weft.node.task import Task, attach
-from weft.node.tended import Sight, Tended
+from weft.node.tended import OVER, Sight, Tended
 from weft.runtime.failing import reach
+from weft.runtime.store import last_saved_step
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class Attempt:
         self.why_given_up = ""
         self.is_fenced = False
         self.is_adopted = False
+        self.has_ended_unseen = False  # while no coordinator was there
         self.news = asyncio.Event()
         self._task: Task | None = None
 
@@ -159,6 +161,8 @@ class Attempt:
             if all(were_barred):
                 fencing.end_tree(self.tree())  # shepherds on their way
                 return False
+        sights = [task.look() for task in self.tasks]
+        self.has_ended_unseen = Sight.LOST in sights or all(sight in OVER for sight in sights)
         self.state, self.is_adopted = State.LAUNCHING, True
         try:
             self._find_state()
@@ -166,7 +170,7 @@ class Attempt:
             self.give_up(error)
         if self.state is not State.PAUSED:
             self.ground.company.holding.keep(self.record.key, self.record.devices)
-        if self.state is State.RUNNING:
+        if self.state is State.RUNNING and not self.has_ended_unseen:
             self.say_started()
         return True
 
@@ -289,7 +293,10 @@ class Attempt:
     def _conclude(self, how: Ending) -> None:
         self.state = State.ENDED
         self.leave_devices()
-        self.say(how.what, self.order.generation, **how.body, progress=self._last_progress())
+        saved = last_saved_step(str(self.ground.home.checkpoints(self.record.job)))
+        body = {**how.body, "checkpoint_step": saved} if saved and how.what in ("ended", "lost") else how.body
+        unseen = {"unseen": True} if self.has_ended_unseen else {}
+        self.say(how.what, self.order.generation, **body, **unseen, progress=self._last_progress())
 
     def _last_progress(self) -> dict[str, Any]:
         """How far it came; nothing where no page tells."""

@@ -228,7 +228,7 @@ class Tended:
         if self.status:
             return Sight.ENDED
         if not self._is_of_this_boot:
-            self.why_lost = "the machine was started anew while it ran"
+            self.why_lost = "the machine was restarted while it ran"
             return Sight.LOST
         if self.shepherd is None:
             return Sight.ABSENT
@@ -237,7 +237,7 @@ class Tended:
         if self._is_our_child():
             self._copy_output()
             return Sight.ORPHANED
-        self.why_lost = "its shepherd was killed, so nobody knows how it ended"
+        self.why_lost = "its shepherd process was killed, so its exit code is not known"
         return Sight.LOST
 
     def _lives(self, one: Shepherd | Process | None) -> bool:
