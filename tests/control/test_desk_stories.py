@@ -336,7 +336,7 @@ def test_a_job_that_runs_past_its_limit_is_stopped_and_has_failed(office: Open) 
     assert kinds(desk.wait(50.0)) == []
     assert kinds(desk.wait(10.0)) == [("stop", "1", 1)]
     row = desk.row("1")
-    assert (row["state"], row["reason"], row["exit_code"]) == ("FAILED", "ran past its limit of 60 s", None)
+    assert (row["state"], row["reason"], row["exit_code"]) == ("FAILED", "ran past its limit of 60 s", 124)
     assert desk.node.attempts == {}
 
 

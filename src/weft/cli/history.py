@@ -38,8 +38,8 @@ MORE = "--limit N lists N"
 def history(job_id: str | None, limit: int, is_json: bool) -> None:
     """List the jobs that have ended, the latest first; with an ID, all that happened to that job, in order.
 
-    TIME is how long it ran: as a guest, by the part of its devices that it had. WAITED is how long it waited in all,
-    but for the time it was held. PREEMPTED is how often it had to make room.
+    TIME is how long it ran: as a guest, by the part of its devices that it had. WAITED is all the time since it was
+    submitted in which it had no devices and was not held. PREEMPTED is how often it had to make room.
     """
     from weft.client import Client
 
@@ -72,7 +72,7 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
         )
         for job in jobs
     ]
-    show_table(HEADS, rows)
+    show_table(HEADS, rows, goes=("TENANT", "PREEMPTED", "SUBMITTED", "STEPS", "EXIT"))
     tell_of_more(len(jobs), _total(client, len(jobs), limit), MORE)
 
 

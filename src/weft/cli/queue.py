@@ -64,7 +64,7 @@ def queue(is_all: bool, limit: int | None, is_json: bool, parsable: bool, **filt
         for job in jobs:
             click.echo(job["id"])
     else:
-        show_table(HEADS, map(_row, jobs))
+        show_table(HEADS, map(_row, jobs), goes=("TENANT", "STEPS/S", "TIME", "STEPS"))
     tell_of_more(len(jobs), total, "--limit 0 lists all; --state, --name and --tenant list some")
 
 

@@ -21,6 +21,8 @@ LETTERS = {
 
 LONGEST_NAME = 24
 NOTHING = "-"
+SHRINKING = ("NAME", "TENANT", "DEVICES")
+UNLIMITED = 1 << 31
 
 
 def show_json(value: object) -> None:
@@ -29,14 +31,14 @@ def show_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """All but the last column as wide as they need. On a terminal, a line is cut where the terminal ends."""
+def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], goes: Sequence[str] = ()) -> None:
+    """Every column as wide as it needs. On a narrow terminal names shrink, then the columns in `goes` are left out."""
+    from weft.cli.columns import fitted
+
     lines = [list(heads), *([printable(cell) or NOTHING for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads) - 1)]
-    limit = terminal_size()[0] if sys.stdout.isatty() else None
-    for line in lines:
-        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
-        click.echo("  ".join([*padded, line[-1]])[:limit].rstrip())
+    limit = terminal_size()[0] if sys.stdout.isatty() else UNLIMITED
+    for line in fitted(lines, limit, SHRINKING, goes):
+        click.echo(line)
 
 
 def tell_of_more(shown: int, total: int, hint: str) -> None:

@@ -15,7 +15,7 @@ from weft.cli.losses import tell_losses
 if TYPE_CHECKING:
     from weft.client import Client
 
-JOINED_S = 5.0
+JOINED_S, SETTLED_S = 5.0, 30.0
 LOOK_EVERY_S = 0.01
 
 
@@ -71,13 +71,13 @@ def absolute_policy(text: str | None) -> str | None:
 
 def once_joined(client: Client) -> dict[str, Any]:
     """Its health once the coordinator is there as well and has told which attempts were lost; or after a while."""
-    deadline_s = time.monotonic() + JOINED_S
-    while time.monotonic() < deadline_s:
+    begun_s = time.monotonic()
+    while True:
         health = client.health()
-        if health["nodes"] and not health["settling"]:
-            break
+        is_settled = health["nodes"] and not health["settling"]
+        if is_settled or time.monotonic() > begun_s + (SETTLED_S if health["nodes"] else JOINED_S):
+            return health
         time.sleep(LOOK_EVERY_S)
-    return health
 
 
 def _become_daemon(client: Client, policy: str | None, devices: str | None) -> None:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from weft.core.words import WAITED
+
 JobState = Literal["PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"]
 
 
@@ -73,7 +75,7 @@ class Job(BaseModel):
     metrics: dict[str, float | None]
     eta_s: float | None
     run_s: float
-    wait_s: float
+    wait_s: float = Field(description=WAITED)
     preemptions: int
     unseats: int = Field(description="how often it had to leave a seat on devices of others")
     losses: int = Field(description="how many of its attempts were lost")

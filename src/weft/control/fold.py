@@ -65,6 +65,7 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
         floor,
         quotas,
         store.setting("boot id") or "",
+        settling={(record.id, record.attempt) for record in roster.alive.values()},
     )
 
 

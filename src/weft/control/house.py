@@ -187,7 +187,7 @@ class House:
             "home": str(self.home.root),
             "nodes": int(self.link.is_up),
             "jobs": dict(self.counts.all),
-            "settling": len(self.desk.settling),
+            "settling": len(self.desk.settling & {(one.id, one.attempt) for one in self.desk.roster.alive.values()}),
             "lost": self.lost(),
             "warnings": self.warnings(),
         }

@@ -183,7 +183,7 @@ class Record:
             "started_at": self.started_at,
             "finished_at": None,
             "not_before": self.not_before,
-            "ending": json.dumps([self.ending.state, self.ending.reason]) if self.ending else None,
+            "ending": _plain_ending(self.ending),
             "run_s": 0.0,
             "wait_s": 0.0,
             "steps": self.steps,
@@ -236,11 +236,15 @@ def record_of(
     return record
 
 
+def _plain_ending(ending: Ending | None) -> str | None:
+    return json.dumps([ending.state, ending.reason, ending.exit_code]) if ending else None
+
+
 def _ending(plain: str | None) -> Ending | None:
     if plain is None:
         return None
-    state, reason = json.loads(plain)
-    return Ending(State(state), reason)
+    state, reason, *exit_code = json.loads(plain)  # an older log has no exit code there
+    return Ending(State(state), reason, *exit_code)
 
 
 def spec_for(job_id: str, request: Mapping[str, Any], rate_hz: Mapping[str, float]) -> JobSpec:

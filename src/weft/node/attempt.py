@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import WeftError
-from weft.node import fencing, laning, processes, records
+from weft.node import fencing, laning, memory_end, processes, records
 from weft.node.children import in_thread
 from weft.node.ending import Ending, ending, never_started
 from weft.node.fencing import Tree
@@ -28,7 +28,7 @@ from weft.node.ownership import Known
 from weft.node.pace import Pace
 from weft.node.pages import step_of_leaving
 from weft.node.pausing import Pause
-from weft.node.records import Record
+from weft.node.records import Record, Status
 from weft.node.task import Task, attach
 from weft.node.tended import OVER, Sight, Tended
 from weft.runtime.failing import reach
@@ -274,13 +274,19 @@ class Attempt:
         reach("coordinator-tree-gone")
         self._conclude(
             ending(
-                statuses=[task.status for task in self.tasks],
+                statuses=[self._explained(task) for task in self.tasks],
                 why_lost=next((task.why_lost for task in self.tasks if task.why_lost and not task.status), ""),
                 left_at_step=self._left_at_step(),
                 waited_s=self.pause.waited_s if self.pause else 0.0,
                 is_stop_wanted=self.order.wanted is Wanted.STOP,
             )
         )
+
+    def _explained(self, task: Tended) -> Status | None:
+        if task.status is None:
+            return None
+        process_bytes = limits_of(self.record, self.ground.kind).process_bytes
+        return memory_end.explained(task.status, self.record, process_bytes, task.outputs)
 
     def end_unstarted(self) -> None:
         self._conclude(never_started())

@@ -167,5 +167,5 @@ SELECT * FROM attempts WHERE job = ? ORDER BY attempt;
 SELECT coalesce(sum(preemptions), 0) AS preemptions FROM jobs;
 
 -- name: recent_waits
-SELECT started_at - submitted_at AS wait_s FROM jobs WHERE started_at IS NOT NULL AND finished_at IS NOT NULL
+SELECT wait_s FROM jobs WHERE started_at IS NOT NULL AND finished_at IS NOT NULL
 ORDER BY finished_at DESC LIMIT 10000;
