@@ -225,7 +225,7 @@ def _clock(health: dict[str, Any]) -> Finding:
 def _nodes(client: Client, home: Home) -> Iterator[Finding]:
     nodes = client.nodes()
     there = [node for node in nodes if node["devices"]]
-    hint = f"see {home.node_log}; then weft down, weft up"
+    hint = f"see {home.node_log}; then weft down, then weft up"
     yield Finding("coordinator", bool(there), "connected" if there else "not connected", hint)
     devices = [device for node in there for device in node["devices"]]
     unmanaged = [device for device in devices if device["state"] == "unmanaged"]

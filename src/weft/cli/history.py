@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 HEADS = ("ID", "NAME", "TENANT", "ST", "EXIT", "SUBMITTED", "WAITED", "TIME", "STEPS", "PREEMPTED", "REASON")
 
 
-MORE = "--limit N lists N"
-
-
 @click.command(short_help="List the jobs that have ended, or all that happened to one.")
 @click.argument("job_id", metavar="[ID]", required=False, shell_complete=complete_job)
 @click.option(
@@ -54,7 +51,7 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
     jobs = client.history(limit)
     if is_json:
         show_json(jobs)
-        tell_of_more(len(jobs), _total(client, len(jobs), limit), MORE)
+        _tell_of_more(client, len(jobs), limit)
         return
     rows = [
         (
@@ -73,8 +70,9 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
         for job in jobs
     ]
     show_table(HEADS, rows, goes=("TENANT", "PREEMPTED", "SUBMITTED", "STEPS", "EXIT"))
-    tell_of_more(len(jobs), _total(client, len(jobs), limit), MORE)
+    _tell_of_more(client, len(jobs), limit)
 
 
-def _total(client: Client, shown: int, limit: int) -> int:
-    return shown if shown < limit else int(client.history_page(limit=1).get("total", shown))
+def _tell_of_more(client: Client, shown: int, limit: int) -> None:
+    total = shown if shown < limit else int(client.history_page(limit=1).get("total", shown))
+    tell_of_more(shown, total, f"weft history --limit {total} lists all")

@@ -65,7 +65,7 @@ def queue(is_all: bool, limit: int | None, is_json: bool, parsable: bool, **filt
             click.echo(job["id"])
     else:
         show_table(HEADS, map(_row, jobs), goes=("TENANT", "STEPS/S", "TIME", "STEPS"))
-    tell_of_more(len(jobs), total, "--limit 0 lists all; --state, --name and --tenant list some")
+    tell_of_more(len(jobs), total, "weft queue --limit 0 lists all; --state, --name and --tenant list some")
 
 
 def _listed(is_all: bool, limit: int, filters: Mapping[str, Any]) -> tuple[list[Job], int]:

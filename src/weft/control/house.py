@@ -139,8 +139,9 @@ class House:
         elements = self.store.all("elements", int(job_id)) if job_id.isdecimal() else []
         if elements:
             named = ", ".join(element["id"] for element in elements[:5])
+            more = ", …" if len(elements) > 5 else ""
             raise NotFoundError(
-                f"{job_id} is an array", f"its elements are {named}{', …' if len(elements) > 5 else ''}"
+                f"{job_id} is an array", f"weft status {elements[0]['id']}; its elements are {named}{more}"
             )
         raise no_such_job(job_id)
 

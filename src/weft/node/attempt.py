@@ -279,6 +279,7 @@ class Attempt:
                 left_at_step=self._left_at_step(),
                 waited_s=self.pause.waited_s if self.pause else 0.0,
                 is_stop_wanted=self.order.wanted is Wanted.STOP,
+                job=self.record.job,
             )
         )
 
