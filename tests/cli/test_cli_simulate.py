@@ -14,7 +14,8 @@ from weft.cli.main import weft as command
 KEYS = [
     "policy", "parameters", "jobs", "mean_jct_s", "median_jct_s", "p95_jct_s", "p99_jct_s", "mean_queue_s",
     "makespan_s", "utilisation", "preemptions", "events", "wall_s", "p99_queue_s", "mean_rho", "p99_rho", "jain",
-    "mean_first_steps_s", "guaranteed_slowdown", "trace", "cluster", "device_count", "seed", "bins",
+    "heeds_classes", "mean_first_steps_s", "guaranteed_slowdown", "trace", "cluster", "device_count", "seed", "bins",
+    "classes",
 ]  # fmt: skip
 
 
@@ -39,7 +40,7 @@ def test_a_newcomer_needs_only_the_word_sample(weft: Weft) -> None:
 def test_json_on_standard_output_is_all_there_is_and_the_table_goes_to_stderr(weft: Weft) -> None:
     result = weft("simulate", "few.csv", "--cluster", "2x2", "--json", "-", "--seed", "7")
     runs = runs_of(result.stdout)
-    assert [run["policy"] for run in runs] == ["fifo", "tiresias-l"]
+    assert [run["policy"] for run in runs] == ["fifo", "tiresias-l", "weft"]
     assert list(runs[0]) == KEYS
     assert (runs[0]["jobs"], runs[0]["cluster"], runs[0]["device_count"], runs[0]["seed"]) == (3, "2x2", 4, 7)
     assert "Completion time" in result.stderr

@@ -23,7 +23,7 @@ RUNS = [
     synthetic_run("fifo", restart_s=30.0),
     synthetic_run("tiresias-g", slowness=0.1, queue_limits_device_s=[3250.0, 10_000.0], placement="consolidated"),
 ]
-FIGURES = ["completion", "queueing", "utilisation", "waiting", "breakdown"]
+FIGURES = ["completion", "queueing", "kinds", "utilisation", "waiting"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
