@@ -10,6 +10,8 @@ from click.shell_completion import ShellComplete
 from command import Weft
 
 from weft.cli.main import weft as command
+from weft.cli.told import Told
+from weft.sim.request import Misfit
 
 KEYS = [
     "policy", "parameters", "jobs", "mean_jct_s", "median_jct_s", "p95_jct_s", "p99_jct_s", "mean_queue_s",
@@ -106,6 +108,16 @@ def test_rows_that_are_left_out_are_said_in_one_line(weft: Weft) -> None:
     Path("helios.csv").write_text(f"job_id,vc,gpu_num,submit_time,duration\n{rows}")
     result = weft("simulate", "helios.csv", "--cluster", "1x4", "--policy", "fifo")
     assert result.stderr == "note: 2 rows left out (needs no GPU: 2)\n"
+
+
+def test_skipped_jobs_are_named_by_their_reason_a_few_of_many(capsys: pytest.CaptureFixture[str]) -> None:
+    large = [Misfit(f"{i}", 4, "is a gang of 4", "", i) for i in range(10)]
+    Told().skipped([*large, Misfit("z", 9, "is a gang of 9", "", 10)], 20)
+    assert capsys.readouterr().err == (
+        "note: 10 jobs are skipped (0, 1, 2, 3, 4, 5, 6, 7 and 2 more): each is a gang of 4\n"
+        "note: job z is skipped: it is a gang of 9\n"
+        "note: every policy gets the other 9 of 20 jobs\n"
+    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["simulate", "--help"], ["policies"], []])

@@ -84,8 +84,8 @@ def _check_sendable(asked: Sequence[NamedPolicy]) -> None:
 
 def _with_names(each: Run, request: Request) -> Run:
     trace = request.trace
-    names = {"ids": trace.ids, "tenants": trace.tenants_by_job, "classes": trace.classes_by_job}
-    return replace(each, jobs=replace(each.jobs, **names))
+    ids, tenants, classes = trace.ids, trace.tenants_by_job, trace.classes_by_job
+    return replace(each, jobs=replace(each.jobs, ids=ids, tenants=tenants, classes=classes))
 
 
 # ---- in the worker --------------------------------------------------------------------------------------------

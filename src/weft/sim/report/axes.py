@@ -38,12 +38,11 @@ def unit_for(longest_s: float) -> tuple[float, str]:
 def from_zero(title: str, highest: float, *, whole: bool = False) -> Axis:
     """A linear axis from zero; `whole` if fractions mean nothing, as of jobs."""
     step = _step(highest, whole)
-    last = max(1, math.ceil(round(highest / step, 9)))
-    ticks = [step * i for i in range(last + 1)]
+    ticks = [step * i for i in range(max(1, math.floor(round(highest / step, 9))) + 1)]
     return {
         "type": "linear",
         "title": {"text": title},
-        "range": [0.0, ticks[-1] * 1.02],
+        "range": [0.0, max(highest, ticks[-1]) * 1.02],
         "tickvals": ticks,
         "ticktext": [f"{tick:,.10g}" for tick in ticks],
     }
