@@ -102,7 +102,8 @@ def test_after_everything_was_killed_weft_says_what_was_lost_and_where_it_begins
         assert job["loss"]["attempt"] == 1
         assert has_printed(own, job_id, f"attempt 2 begins at {begins}\n")
         where = f"from step {begins}" if begins else "from the beginning"
-        assert f"was lost, restarted {where}" in own.says("status", job_id).replace("restarts", "restarted")
+        status = own.says("status", job_id).replace("restarts", "restarted")
+        assert re.search(rf"(?m)^lost: +attempt 1, .*; restarted {where}$", status), status
         shown = f"at step {begins}" if begins else "from the beginning"
         assert re.search(rf"attempt 1 was lost: .*; the next one begins {shown}", own.says("why", job_id))
     listed = own.says("queue").replace("restarts", "restarted")

@@ -8,7 +8,7 @@ GAP = "  "
 NARROWEST = 6
 """Letters that are left of a column of texts, where it has more."""
 LEAST_LAST, MOST_LAST = 20, 48
-"""Letters of the last column that others give way for: half of the line, within these bounds."""
+"""Letters of the last column that others give way for: two fifths of the line, within these bounds."""
 CUT = "…"
 
 Line = Sequence[str]
@@ -19,7 +19,7 @@ def fitted(lines: Sequence[Line], limit: int, shrinks: Sequence[str], goes: Sequ
 
     For the last column the columns named in `shrinks` are made narrower, then those in `goes` are left out, in turn.
     """
-    wanted = min(max(len(line[-1]) for line in lines), max(LEAST_LAST, min(limit // 2, MOST_LAST)))
+    wanted = min(max(len(line[-1]) for line in lines), max(LEAST_LAST, min(2 * limit // 5, MOST_LAST)))
     left = list(range(len(lines[0]) - 1))
     widths = _shrunk(lines, left, limit - wanted, shrinks)
     for head in goes:

@@ -87,11 +87,12 @@ def reason(job: Mapping[str, Any]) -> str:
 
 def loss(job: Mapping[str, Any]) -> str:
     """That its last attempt was lost, and where the present or next one begins."""
-    lost = job.get("loss")
-    if not lost:
-        return ""
-    begins = "restarts" if job["state"] == "PENDING" else "restarted"
-    return f"was lost, {begins} {from_step(lost['step'])}"
+    return f"was lost, {restart(job)}" if job.get("loss") else ""
+
+
+def restart(job: Mapping[str, Any]) -> str:
+    """Where a job begins whose attempt was lost."""
+    return f"{'restarts' if job['state'] == 'PENDING' else 'restarted'} {from_step(job['loss']['step'])}"
 
 
 def from_step(step: int) -> str:
