@@ -95,8 +95,7 @@ def why_ended(row: Mapping[str, Any], store: Store) -> Json:
 def in_words(answer: Json) -> list[str]:
     job_id, state = answer["id"], answer["state"]
     lines = [f"{job_id} is {state}{_company(answer)}" + (f": {answer['reason']}" if answer["reason"] else "")]
-    if answer["loss"]:
-        lost = answer["loss"]
+    if lost := answer.get("loss"):
         lines.append(f"{lost['at']}: {Loss(lost['attempt'], 0.0, lost['message'], lost['step']).in_words()}")
     if answer["ahead_count"]:
         first = ", ".join(f"{job['id']} ({job['name']})" for job in answer["ahead"])
