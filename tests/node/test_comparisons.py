@@ -91,8 +91,11 @@ def test_a_coordinator_that_is_killed_leaves_nobody_standing_for_good(node: Node
     orders = [loaded(node, "1", HOLDER), loaded(node, "2", GUEST)]
     begin(node, *orders)
     wait_until(lambda: is_gated(node, standing), "it stands for the other")
-    node.restart(*orders)
-    shares(node)
+    node.kill()
+    with attach(node.run / f"{standing}.1.0.page") as task:
+        stood_at = task.step
+        node.restart(*orders)
+        wait_until(lambda: task.step > stood_at + 1, "it goes on")
     tell_over(node, "1", "2")
 
 
