@@ -46,7 +46,7 @@ def packing_under_load(train: Callable[[weft.Client], str]) -> list[Figure]:
     most = max(sums, default=0.0)
     return [
         Figure(
-            f"G2: load ends while two pairs are packed: largest sum of {len(sums)} verdicts",
+            "G2: load ends while two pairs are packed: largest sum in a verdict",
             f"{most:.2f}×",
             "≤ 2.1×",
             most <= MOST,
