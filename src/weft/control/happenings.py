@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft.control.record import Loss
 from weft.control.views import Json, iso
 from weft.core.plain import reason_of
 from weft.core.reasons import Code, Reason
@@ -132,7 +133,7 @@ def _report_in_words(body: Json) -> str:
         case "ended":
             return f"attempt {body['attempt']} ended with exit code {body['exit_code']}"
         case "lost":
-            return f"attempt {body['attempt']} was lost: {body.get('message', '')}"
+            return Loss(body["attempt"], 0.0, body.get("message", ""), body.get("checkpoint_step", 0)).in_words()
         case "held-back":
             return _held_back_in_words(body)
     return str(body["what"])

@@ -188,10 +188,12 @@ class Coordinator:
             "devices": self._devices(),
             "attempts": [
                 {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
+                | ({"ended": True} if each.has_ended_unseen else {})
                 for (job, number), each in self._attempts.items()
             ]
             + [
                 {"job": job, "attempt": number, "generation": 0, "state": State.LAUNCHING.value}
+                | ({"ended": True} if (job, number) in self._damaged else {})
                 for job, number in self._unadopted | self._damaged.keys()
             ],
         }
