@@ -113,6 +113,11 @@ class Job:
         return self.is_running or self.seating is not None
 
     @property
+    def seated_nodes(self) -> frozenset[int]:
+        """The nodes on which it sits as a guest."""
+        return frozenset(node for node, _ in (self.seating.allocation if self.seating else ()))
+
+    @property
     def memory(self) -> Memory | None:
         """On each of its devices: as measured, or else as declared; None while neither is known.
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
+from heapq import heappush
 
+from weft.core.bounds import cpus_left, nodes_short_of_cpus
 from weft.core.commands import Preempt, Seat, Seating, Start, Stop, Unseat
 from weft.core.devices import Devices
 from weft.core.errors import IllegalEventError
@@ -53,6 +55,10 @@ class Ledger:
         """Rises when nodes come or go: whoever remembers anything must start anew."""
         self.changes: list[tuple[Change, Job]] = []
         self.submitted = 0
+        self.exceptions = 0
+        """Live jobs that are bound or have a priority: while there are any, planners look at every job."""
+        self.begins: list[tuple[float, str]] = []
+        """When jobs begin that do not start before, the first of them first: a heap. Some may be over."""
         self.stops: list[Stop | Unseat] = []
         for node in cluster.nodes:
             self.join(node)
@@ -76,7 +82,8 @@ class Ledger:
         """Give a waiting job its devices; the check has been made."""
         job = self.jobs[grant.job_id]
         last = job.seating.allocation if job.seating else job.last_allocation
-        allocation = self.devices.pick(grant.placement, last)
+        ids = job.spec.device_ids
+        allocation = self.devices.pick_ids(grant.placement, ids) if ids else self.devices.pick(grant.placement, last)
         stays = job.seating is not None and allocation == job.seating.allocation
         turns = job.seating if job.seating and stays else grant  # to leave its lane it would have to stand still
         given = Start(job.id, job.generation + 1, allocation, grant.reason, turns.lane, turns.base, turns.weight)
@@ -123,6 +130,8 @@ class Ledger:
         self.tenants.widen(job.tenant, job.gang_size, now)
         if self.seats.guests:
             self.make_way(job, Code.SEAT_TAKEN, now)
+            if job.spec.cpus:
+                self._make_way_on_cores(job, now)
         return start
 
     def evict(self, eviction: Eviction, now: float) -> Preempt:
@@ -183,6 +192,14 @@ class Ledger:
             while device in self.seats.guests and not fits(self, device, members_on(self, device, held)):
                 self.dismiss(self.seats.guests[device][-1], Reason(code, (job.id,)), now)
 
+    def _make_way_on_cores(self, job: Job, now: float) -> None:
+        """CPU cores that guests use are not kept from a holder: the guest that came last leaves first."""
+        while short := nodes_short_of_cpus(self, job.allocation):
+            using = [guest for guest in self.seats.seated.values() if guest.spec.cpus and short & guest.seated_nodes]
+            if not using:
+                return
+            self.dismiss(using[-1], Reason(Code.CPUS_TAKEN, (job.id,)), now)
+
     def free(self, job: Job, now: float) -> None:
         self.settle(job, now)
         self.devices.give(job.allocation)
@@ -216,11 +233,26 @@ class Ledger:
         self.jobs[job.id] = job
         self.tenants.join(job.tenant)
         self.jobs_held += job.state is State.HELD
+        self.enter(job.spec)
+        if Code.BEGINS_AT in job.held_for and job.spec.begin_s is not None:
+            heappush(self.begins, (job.spec.begin_s, job.id))
         if job.is_running:
             self.devices.take(job.allocation)
             self.devices_held += job.gang_size
             self.running[job.id] = job
         self.tenants.resume(job)
+
+    # ---- jobs that counts of devices and the policy's order do not describe
+
+    def enter(self, spec: JobSpec) -> None:
+        if spec.cpus or spec.device_ids or spec.priority:
+            self.version += not self.exceptions
+            self.exceptions += 1
+
+    def forget(self, spec: JobSpec) -> None:
+        if spec.cpus or spec.device_ids or spec.priority:
+            self.exceptions -= 1
+            self.version += not self.exceptions
 
     # ---- states
 
@@ -234,6 +266,7 @@ class Ledger:
         job.enter(after)
         self.jobs_held -= was_held
         del self.jobs[job.id]
+        self.forget(job.spec)
         self.changes.append((LEFT, job))
 
     def change(self, job: Job, event: Event, now: float) -> None:
@@ -263,6 +296,12 @@ class Ledger:
         assert self.running.keys() == {job.id for job in self.jobs.values() if job.is_running}
         assert all(bool(job.holds) == (job.state is State.HELD) for job in self.jobs.values())
         assert self.jobs_held == sum(job.state is State.HELD for job in self.jobs.values())
+        assert self.exceptions == sum(job.spec.is_bound or job.spec.priority != 0 for job in self.jobs.values())
+        assert all(left >= 0 for left in cpus_left(self).values()), f"CPU cores are used twice: {cpus_left(self)}"
+        for job in self.jobs.values():
+            place = job.seating.allocation if job.seating else job.allocation
+            pinned = [(node, self.nodes[node].mask_of(job.spec.device_ids)) for node, _ in place]
+            assert not job.spec.device_ids or list(place) == pinned, f"{job!r} computes on {place}"
         self.tenants.validate(self.jobs.values())
         self._validate_seats()
 

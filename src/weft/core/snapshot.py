@@ -14,6 +14,7 @@ from weft.core.plain import (
     allocation_of,
     fact_of,
     finite,
+    node_of,
     plain,
     plain_node,
     plain_reason,
@@ -24,7 +25,7 @@ from weft.core.plain import (
     spec_of,
 )
 from weft.core.transitions import State
-from weft.core.values import Cluster, Node
+from weft.core.values import Cluster
 
 ENCODE = json.JSONEncoder().encode
 SETTLED = ("since_s", "first_wait_s", "best_rate_hz", "rate_hz", "settled_run_s", "settled_wait_s", "settled_steps")
@@ -78,7 +79,7 @@ class SnapshotTexts:
 
 def restored(taken: dict[str, Any]) -> Ledger:
     ledger = Ledger(Cluster(()))
-    ledger.restore_nodes([(Node(*node), here, blocked) for node, here, blocked in taken["nodes"]])
+    ledger.restore_nodes([(node_of(node), here, blocked) for node, here, blocked in taken["nodes"]])
     ledger.submitted = taken["submitted"]
     for tenant, (settled, since_s) in taken["tenants"].items():
         ledger.tenants.restore(tenant, settled, since_s)
