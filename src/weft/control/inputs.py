@@ -49,6 +49,8 @@ class Hello:
     boot_id: str = ""
     attempts: frozenset[tuple[str, int]] = frozenset()
     """Those it knows of, and will tell how they ended if they have."""
+    cpus: int | None = None
+    """How many CPU cores jobs may use there."""
 
 
 @value

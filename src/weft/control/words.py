@@ -30,11 +30,11 @@ def hello(desk: Desk, word: Hello, now: float) -> None:
             if (record.id, record.attempt) not in word.attempts:
                 report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED}), now)
         desk.boot_id = word.boot_id
-    _furnish(desk, Floor(word.node, word.devices), now)
+    _furnish(desk, Floor(word.node, word.devices, word.cpus), now)
 
 
 def devices(desk: Desk, word: Devices, now: float) -> None:
-    _furnish(desk, Floor(desk.floor.machine, word.devices), now)
+    _furnish(desk, Floor(desk.floor.machine, word.devices, desk.floor.cpus), now)
 
 
 def block(desk: Desk, now: float) -> None:
@@ -88,6 +88,8 @@ def _furnish(desk: Desk, floor: Floor, now: float) -> None:
             desk.tell(NodeLost(node.name), now)
         for node in floor.nodes:
             desk.tell(NodeJoined(node), now)
+    elif before.cpus != floor.cpus:
+        floor.describe(desk.scheduler.ledger)
     desk.out.settings.append(("floor", json.dumps(floor.plain())))
 
 

@@ -57,6 +57,10 @@ class Ledger:
         self.submitted = 0
         self.exceptions = 0
         """Live jobs that are bound or have a priority: while there are any, planners look at every job."""
+        self.prioritised: dict[str, int] = {}
+        """How many live jobs with a priority each tenant has that has any."""
+        self.unordered: set[str] = set()
+        """Tenants with priorities whose jobs have not exchanged their ties since the last of them came."""
         self.begins: list[tuple[float, str]] = []
         """When jobs begin that do not start before, the first of them first: a heap. Some may be over."""
         self.stops: list[Stop | Unseat] = []
@@ -248,11 +252,35 @@ class Ledger:
         if spec.cpus or spec.device_ids or spec.priority:
             self.version += not self.exceptions
             self.exceptions += 1
+            if spec.priority:
+                self.prioritised[spec.tenant] = self.prioritised.get(spec.tenant, 0) + 1
 
     def forget(self, spec: JobSpec) -> None:
         if spec.cpus or spec.device_ids or spec.priority:
             self.exceptions -= 1
             self.version += not self.exceptions
+            if spec.priority:
+                self.prioritised[spec.tenant] -= 1
+                if not self.prioritised[spec.tenant]:
+                    del self.prioritised[spec.tenant]
+
+    def reorder(self) -> None:
+        """Jobs of a tenant that have never run exchange their ties, so that they have them by priority.
+
+        The tenant has the same ties as before: whoever goes by arrival lets no tenant pass another, then or later.
+        """
+        tenants, self.unordered = self.unordered, set()
+        own: dict[str, list[Job]] = {tenant: [] for tenant in tenants}
+        for job in self.jobs.values():
+            if job.tenant in own and not job.generation:
+                own[job.tenant].append(job)
+        for jobs in own.values():
+            ties = sorted(job.tie for job in jobs)
+            wanted = sorted(jobs, key=lambda job: (-job.spec.priority, job.tie))
+            for job, tie in zip(wanted, ties, strict=True):
+                if job.tie != tie:
+                    job.tie, job.is_reordered = tie, True
+                    self.version += 1
 
     # ---- states
 

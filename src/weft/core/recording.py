@@ -48,6 +48,8 @@ def _submitted(ledger: Ledger, event: Submitted, now: float) -> None:
     ledger.jobs[spec.id] = job
     ledger.tenants.join(job.tenant)
     ledger.enter(spec)
+    if ledger.exceptions and spec.tenant in ledger.prioritised:
+        ledger.unordered.add(spec.tenant)
     ledger.changes.append((QUEUED, job))
     if spec.begin_s is not None and spec.begin_s > now + EPSILON_S:
         heappush(ledger.begins, (spec.begin_s, spec.id))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from weft.core import sharing
 from weft.core.commands import Command, Preempt, Seat, Start, Tell, Unseat, WakeAt
 from weft.core.errors import IllegalEventError, InputError, WeftError
-from weft.core.events import Event, Failed, Finished, Lost, Woken
+from weft.core.events import Event, Failed, Finished, Held, Lost, Submitted, Woken
 from weft.core.job import Job
 from weft.core.ledger import Change, Ledger
 from weft.core.plan import Eviction, Grant, check
@@ -24,7 +24,8 @@ PRECEDENCE = tuple(Code)
 """Of several holds, the one that is told."""
 COMPLETIONS = (Finished, Failed, Lost)
 """Recorded before all other events of their instant."""
-
+COMING = (Submitted, Held)
+"""Many of them may come at once: ties are exchanged when the last of them has."""
 
 NOBODY = Sharing()
 
@@ -55,6 +56,8 @@ class Scheduler:
         A policy that fails has changed nothing; ask again.
         """
         ledger = self.ledger
+        if ledger.unordered:
+            ledger.reorder()
         if ledger.begins:
             begin_due(ledger, now)
         changes, ledger.changes = ledger.changes, []
@@ -110,6 +113,8 @@ class Scheduler:
             events = sorted(events, key=lambda event: not isinstance(event, COMPLETIONS))  # stable
         illegal: WeftError | None = None
         for event in events:
+            if self.ledger.unordered and not isinstance(event, COMING):
+                self.ledger.reorder()
             if type(event) is Woken:
                 self._wake_at = math.inf  # the wish is fulfilled, even if it was too early
             try:
@@ -121,6 +126,7 @@ class Scheduler:
 
     def repeat(self, decided: Start | Preempt | Seat | Unseat, now: float) -> None:
         """Commit again what was decided at this instant, from the log."""
+        self.ledger.reorder()
         begin_due(self.ledger, now)
         match decided:
             case Preempt():

@@ -185,6 +185,7 @@ class Coordinator:
             "boot_id": self._ground.boot_id,
             "pid": os.getpid(),
             "devices": self._devices(),
+            "cpus": len(os.sched_getaffinity(0)),
             "attempts": [
                 {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
                 for (job, number), each in self._attempts.items()
