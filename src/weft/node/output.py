@@ -58,10 +58,13 @@ def prepared(home: Home, record: Record, rank: int) -> str:
 
 def _make(path: str, umask: int, is_first: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    fd = os.open(path, flags, 0o666 & ~umask)
+    is_new = not os.path.lexists(path)
+    fd = os.open(path, flags, 0o600)
     try:
         status = os.fstat(fd)
         if stat.S_ISREG(status.st_mode):
+            if is_new:
+                os.fchmod(fd, 0o666 & ~umask)  # the job's umask, not ours
             if is_first:
                 os.ftruncate(fd, 0)
         elif status.st_rdev != os.stat(os.devnull).st_rdev:  # noqa: PTH116
