@@ -86,8 +86,10 @@ class Ledger:
         """Give a waiting job its devices; the check has been made."""
         job = self.jobs[grant.job_id]
         last = job.seating.allocation if job.seating else job.last_allocation
-        ids = job.spec.device_ids
-        allocation = self.devices.pick_ids(grant.placement, ids) if ids else self.devices.pick(grant.placement, last)
+        if self.exceptions and job.spec.device_ids:
+            allocation = self.devices.pick_ids(grant.placement, job.spec.device_ids)
+        else:
+            allocation = self.devices.pick(grant.placement, last)
         stays = job.seating is not None and allocation == job.seating.allocation
         turns = job.seating if job.seating and stays else grant  # to leave its lane it would have to stand still
         given = Start(job.id, job.generation + 1, allocation, grant.reason, turns.lane, turns.base, turns.weight)
@@ -237,7 +239,8 @@ class Ledger:
         self.jobs[job.id] = job
         self.tenants.join(job.tenant)
         self.jobs_held += job.state is State.HELD
-        self.enter(job.spec)
+        if job.spec.is_bound or job.spec.priority:
+            self.enter(job.spec)
         if Code.BEGINS_AT in job.held_for and job.spec.begin_s is not None:
             heappush(self.begins, (job.spec.begin_s, job.id))
         if job.is_running:
@@ -249,20 +252,19 @@ class Ledger:
     # ---- jobs that counts of devices and the policy's order do not describe
 
     def enter(self, spec: JobSpec) -> None:
-        if spec.cpus or spec.device_ids or spec.priority:
-            self.version += not self.exceptions
-            self.exceptions += 1
-            if spec.priority:
-                self.prioritised[spec.tenant] = self.prioritised.get(spec.tenant, 0) + 1
+        """A job that is bound or has a priority is live."""
+        self.version += not self.exceptions
+        self.exceptions += 1
+        if spec.priority:
+            self.prioritised[spec.tenant] = self.prioritised.get(spec.tenant, 0) + 1
 
     def forget(self, spec: JobSpec) -> None:
-        if spec.cpus or spec.device_ids or spec.priority:
-            self.exceptions -= 1
-            self.version += not self.exceptions
-            if spec.priority:
-                self.prioritised[spec.tenant] -= 1
-                if not self.prioritised[spec.tenant]:
-                    del self.prioritised[spec.tenant]
+        self.exceptions -= 1
+        self.version += not self.exceptions
+        if spec.priority:
+            self.prioritised[spec.tenant] -= 1
+            if not self.prioritised[spec.tenant]:
+                del self.prioritised[spec.tenant]
 
     def reorder(self) -> None:
         """Jobs of a tenant that have never run exchange their ties, so that they have them by priority.
@@ -294,7 +296,8 @@ class Ledger:
         job.enter(after)
         self.jobs_held -= was_held
         del self.jobs[job.id]
-        self.forget(job.spec)
+        if self.exceptions and (job.spec.is_bound or job.spec.priority):
+            self.forget(job.spec)
         self.changes.append((LEFT, job))
 
     def change(self, job: Job, event: Event, now: float) -> None:

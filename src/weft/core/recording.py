@@ -47,8 +47,9 @@ def _submitted(ledger: Ledger, event: Submitted, now: float) -> None:
     job = Job(spec, ledger.submitted, now, ledger.best_rate_hz(spec))
     ledger.jobs[spec.id] = job
     ledger.tenants.join(job.tenant)
-    ledger.enter(spec)
-    if ledger.exceptions and spec.tenant in ledger.prioritised:
+    if spec.cpus or spec.device_ids or spec.priority:
+        ledger.enter(spec)
+    if ledger.prioritised and spec.tenant in ledger.prioritised:
         ledger.unordered.add(spec.tenant)
     ledger.changes.append((QUEUED, job))
     if spec.begin_s is not None and spec.begin_s > now + EPSILON_S:
