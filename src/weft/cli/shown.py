@@ -30,13 +30,21 @@ def show_json(value: object) -> None:
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    show_lines(table_lines(heads, rows))
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """All but the last column as wide as they need. On a terminal, a line is cut where the terminal ends."""
     lines = [list(heads), *([printable(cell) or NOTHING for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads) - 1)]
     limit = terminal_size()[0] if sys.stdout.isatty() else None
-    for line in lines:
-        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
-        click.echo("  ".join([*padded, line[-1]])[:limit].rstrip())
+    padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=False)] for line in lines]
+    return ["  ".join([*cells, line[-1]])[:limit].rstrip() for cells, line in zip(padded, lines, strict=True)]
 
 
 def tell_of_more(shown: int, total: int, hint: str) -> None:
@@ -74,6 +82,11 @@ def metrics(job: Mapping[str, Any]) -> list[str]:
 
 def letters(state: str) -> str:
     return LETTERS.get(state, state)
+
+
+def in_states(states: Mapping[str, int], counts: bool = True) -> str:
+    """How many jobs are in which state: 2 running, 3 pending."""
+    return ", ".join(f"{number:,} {state.lower()}" if counts else state.lower() for state, number in states.items())
 
 
 def reason(job: Mapping[str, Any]) -> str:

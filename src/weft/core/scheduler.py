@@ -118,7 +118,7 @@ class Scheduler:
     def repeat(self, decided: Start | Preempt | Seat | Unseat, now: float) -> None:
         """Commit again what was decided at this instant, from the log."""
         match decided:
-            case Preempt():
+            case Preempt() if self.ledger.jobs[decided.job_id].is_running:  # else its owner paused it: see `Held`
                 self.ledger.evict(Eviction(decided.job_id, decided.reason), now)
             case Start():
                 self.ledger.give_again(decided, now)
