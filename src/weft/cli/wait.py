@@ -10,6 +10,7 @@ import click
 
 from weft.cli.ids import job_ids_argument
 from weft.cli.shown import in_states, show_json
+from weft.core.words import span
 
 if TYPE_CHECKING:
     from weft.client import Client
@@ -47,13 +48,14 @@ def wait(job_ids: tuple[str, ...], is_any: bool, timeout: str | None, is_json: b
     from weft.job_request import checked_id
 
     ids = [checked_id(job_id) for job_id in job_ids]
-    answer = _waited(Client(), ids, is_any, None if timeout is None else parsed_seconds(timeout))
+    timeout_s = None if timeout is None else parsed_seconds(timeout)
+    answer = _waited(Client(), ids, is_any, timeout_s)
     first = answer["first"]
     if is_json:
         show_json(answer)
     elif is_any and answer["is_over"]:
         click.echo(first["id"])
-    click.echo(_told(answer, is_any, timeout), err=True)
+    click.echo(_told(answer, is_any, timeout_s or 0.0), err=True)
     if not answer["is_over"]:
         return TIMED_OUT
     return exit_status(first) if is_any or answer["jobs"] == 1 else int(bool(answer["unsuccessful"]))
@@ -78,10 +80,10 @@ def _waited(client: Client, ids: list[str], is_any: bool, timeout_s: float | Non
             time.sleep(AGAIN_S)
 
 
-def _told(answer: Mapping[str, Any], is_any: bool, timeout: str | None) -> str:
+def _told(answer: Mapping[str, Any], is_any: bool, timeout_s: float) -> str:
     first = answer["first"]
     if not answer["is_over"]:
-        return f"weft: not over within {timeout}: {in_states(answer['states'])}"
+        return f"weft: not over within {span(timeout_s)}: {in_states(answer['states'])}"
     if is_any or answer["jobs"] == 1:
         return f"weft: job {first['id']} {in_states({first['state']: 1}, counts=False)}"
     failed = f"; without success: {', '.join(answer['unsuccessful'][:10])}" if answer["unsuccessful"] else ""

@@ -1,8 +1,8 @@
 """Input and a terminal for a task: what a shepherd does for whoever is attached, while it waits for the command's end.
 
 A client connects to a socket of packets: b"i" and input, b"e" for the end of input, b"w" and a window's size. Several
-may be connected: the input is what all of them send, in the order in which it comes. Without a terminal, the last client
-that goes away ends the input.
+may be connected: the input is what all of them send, in the order in which it comes. Without a terminal, the input ends
+when the last client goes away.
 """
 
 from __future__ import annotations
