@@ -160,7 +160,9 @@ def test_wait_outlives_the_daemon(own: Live) -> None:
 
 def test_a_rerun_is_the_same_command_folder_environment_and_options(live: Live) -> None:
     script = "pwd; umask; echo $NOTE $WEFT_ARRAY_INDEX"
-    done = live.weft("submit", "--parsable", "--name", "mine", "--retries", "2", "--", "sh", "-c", script, NOTE="two words")
+    done = live.weft(
+        "submit", "--parsable", "--name", "mine", "--retries", "2", "--", "sh", "-c", script, NOTE="two words"
+    )
     job_id = done.stdout.strip()
     waited(live, job_id)
     again = live.says("rerun", "--parsable", job_id).strip()
