@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -161,3 +162,28 @@ def test_the_readme_names_every_policy() -> None:
     from weft.policies import POLICIES
 
     assert all(f"`{name}`" in README for name in POLICIES)
+
+
+def test_the_settings_of_the_readme_pass_the_doctor(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (sample,) = [block for block in blocks("toml") if block.startswith("# weft.toml")]
+    (home / "weft.toml").write_text(sample, encoding="utf-8")
+    env = {name: text for name, text in os.environ.items() if not name.startswith("WEFT_")}
+    words = [str(WEFT), "doctor", "--json"]
+    env["WEFT_HOME"] = str(home)
+
+    def findings() -> list[dict[str, object]]:
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        found: list[dict[str, object]] = json.loads(done.stdout)
+        return found
+
+    def weft_(*verb: str) -> None:
+        subprocess.run([str(WEFT), *verb], env=env, check=True, capture_output=True)
+
+    assert [each for each in findings() if each["what"] == "settings" and not each["is_ok"]] == []
+    weft_("up")
+    try:
+        assert [each for each in findings() if not each["is_ok"]] == []
+    finally:
+        weft_("down")

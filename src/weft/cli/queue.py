@@ -15,6 +15,7 @@ from weft.cli.shown import (
     count,
     devices,
     letters,
+    loss,
     rate,
     reason,
     shortened,
@@ -85,11 +86,11 @@ def queue(
             click.echo(job["id"])
     else:
         show_lines(table(jobs))
-    tell_of_more(len(jobs), total, "--limit 0 lists all; --state, --name and --tenant list some")
+    tell_of_more(len(jobs), total, "weft queue --limit 0 lists all; --state, --name and --tenant list some")
 
 
 def table(jobs: list[Job]) -> list[str]:
-    return table_lines(HEADS, map(_row, jobs))
+    return table_lines(HEADS, map(_row, jobs), goes=("TENANT", "STEPS/S", "TIME", "STEPS"))
 
 
 def _listed(is_all: bool, limit: int, filters: Mapping[str, Any]) -> tuple[list[Job], int]:
@@ -119,5 +120,5 @@ def _row(job: Job) -> tuple[str, ...]:
         devices(job),
         count(job["steps"]),
         rate(job["step_rate_hz"]),
-        reason(job) or company(job),
+        "; ".join(filter(None, (loss(job), reason(job) or company(job)))),
     )

@@ -221,14 +221,21 @@ class Simulation:
         beside = {one.spec.id for device in living.devices for one in self._on(device)} - {living.spec.id}
         noise = self._world.noise(living.spec.id, self._seed, living.version)
         profile = living.profile
+        rate_hz, error = living.pace * noise, None
+        if not beside:
+            living.alone_hz = rate_hz
+        elif living.alone_hz is not None:
+            error = 0.0  # no other load comes to these machines, so what it made alone before holds for this window
         return Measured(
             living.spec.id,
             living.generation,
-            living.pace * noise,
+            rate_hz,
             profile.utilisation,
             profile.persistent_bytes,
             profile.ephemeral_bytes,
             tuple(sorted(beside)),
+            alone_hz=living.alone_hz if beside else None,
+            error=error,
         )
 
     # ---- what is done

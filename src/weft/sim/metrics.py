@@ -118,7 +118,9 @@ def completion_s(jobs: JobTable) -> Floats:
 
 
 def queueing_s(jobs: JobTable) -> Floats:
-    """All the time a job had no devices; rounding must not make a wait negative."""
+    """How long each job waited, as Job.wait_s has it: nothing is held here, so that is all the time without devices.
+    Rounding must not make a wait negative.
+    """
     return np.maximum(completion_s(jobs) - jobs.run_s, 0.0)
 
 
