@@ -51,6 +51,10 @@ class UnreachableError(WeftError):
     """The daemon cannot be asked now; jobs go on without it."""
 
 
+class ArrayError(InputError):
+    """The id is that of an array, and what was asked for is one job's."""
+
+
 class NotRunningError(UnreachableError):
     """There is no daemon."""
 
@@ -139,6 +143,19 @@ class Client:
         job: Job = self._ask("GET", f"/v1/jobs/{checked_id(job_id)}")
         return job
 
+    def array(self, array: str | int) -> dict[str, Any]:
+        """All elements of an array together: how many are in which state, and why."""
+        answer: dict[str, Any] = self._ask("GET", f"/v1/arrays/{checked_id(array)}")
+        return answer
+
+    def jobs_of(self, job_ids: Sequence[str]) -> list[str]:
+        """The ids of all jobs that these stand for: of an array, those of its elements. In one request."""
+        from urllib.parse import urlencode
+
+        asked = urlencode([("id", checked_id(job_id)) for job_id in job_ids])
+        ids: list[str] = self._ask("GET", f"/v1/ids?{asked}")["ids"]
+        return ids
+
     def why(self, job_id: str) -> dict[str, Any]:
         """What it waits for, who is ahead, when it may start, what preempted it."""
         answer: dict[str, Any] = self._ask("GET", f"/v1/jobs/{checked_id(job_id)}/why")
@@ -162,19 +179,46 @@ class Client:
             if is_over or (deadline_s is not None and time.monotonic() >= deadline_s):
                 return job
 
-    def logs(self, job_id: str, follow: bool = False, task: int = 0, stream: str = "out") -> Iterator[str]:
-        """The lines a task printed; `follow`: and those to come, until the job has ended. `stream`: out or err."""
+    def wait_for(
+        self,
+        job_ids: Sequence[str],
+        any: bool = False,  # noqa: A002 - as in weft wait --any
+        timeout_s: float | None = None,
+    ) -> dict[str, Any]:
+        """How these jobs stand together once all of them have ended, or any one; or after the timeout.
+
+        The number of an array means all its elements, which are waited for in one request.
+        """
+        from urllib.parse import urlencode
+
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        asked = [("id", checked_id(job_id)) for job_id in job_ids] + [("any", "true" if any else "false")]
+        while True:
+            left_s = WAIT_AT_ONCE_S if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            at_once_s = min(left_s, WAIT_AT_ONCE_S)
+            target = f"/v1/wait?{urlencode([*asked, ('timeout_s', f'{at_once_s:.3f}')])}"
+            answer: dict[str, Any] = self._ask("GET", target, waits_s=at_once_s)
+            if answer["is_over"] or (deadline_s is not None and time.monotonic() >= deadline_s):
+                return answer
+
+    def logs(
+        self, job_id: str, follow: bool = False, task: int = 0, stream: str = "out", tail: int | None = None
+    ) -> Iterator[str]:
+        """The lines a task printed; `follow`: and those to come, until the job has ended. `stream`: out or err.
+
+        `tail`: of what is there, only so many lines.
+        """
         import codecs
 
         from weft.tail import Pace, Tail
 
         job, looked_s = self.status(job_id), time.monotonic()
-        tail, pace = Tail(self.home.log(job["id"], task, split=stream == "err")), Pace()
+        followed, pace = Tail(self.home.log(job["id"], task, split=stream == "err"), tail), Pace()
         decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""
         try:
             while True:
                 is_complete = not follow or job["state"] in ENDED  # asked first, read then: nothing comes later
-                data = tail.read()
+                data = followed.read()
                 *whole, line = (line + decoder.decode(data, final=not data and is_complete)).split("\n")
                 yield from (f"{each}\n" for each in whole)
                 if not data and is_complete:
@@ -185,7 +229,7 @@ class Client:
                 if not is_complete and time.monotonic() > looked_s + STATUS_EVERY_S:
                     job, looked_s = self.status(job_id), time.monotonic()
         finally:
-            tail.close()
+            followed.close()
         if line:
             yield line
 
@@ -200,6 +244,20 @@ class Client:
     def release(self, *job_ids: str) -> list[str]:
         """Let jobs that were held start."""
         return self._tell("release", job_ids)
+
+    def pause(self, *job_ids: str) -> list[str]:
+        """Pause these jobs at their next step boundary, and keep those that wait from starting, until `resume`."""
+        return self._tell("pause", job_ids)
+
+    def resume(self, *job_ids: str) -> list[str]:
+        """Let jobs go on that their owner paused or held."""
+        return self._tell("resume", job_ids)
+
+    def rerun(self, job_id: str) -> str:
+        """Submit again what a job was that has ended; the id of the new one. Of an array, all its elements."""
+        named = {"request_id": os.urandom(16).hex()}
+        answer: dict[str, Any] = self._ask("POST", f"/v1/jobs/{checked_id(job_id)}/rerun", named)
+        return str(answer["ids"][0] if len(answer["ids"]) == 1 else answer["id"])
 
     def nodes(self) -> list[dict[str, Any]]:
         nodes: list[dict[str, Any]] = self._ask("GET", "/v1/nodes")["nodes"]
@@ -317,4 +375,6 @@ def _checked(status: int, body: bytes) -> Any:
     if not isinstance(told, dict):
         told = {"error": told}
     message = told.get("error") or told.get("detail") or f"the daemon answered {status}"
+    if told.get("array"):
+        raise ArrayError(str(message), str(told.get("hint") or ""))
     raise (InputError if status in THE_PERSONS else WeftError)(str(message), str(told.get("hint") or ""))

@@ -11,6 +11,9 @@ from pathlib import Path
 from weft.core.errors import WeftError
 
 AT_ONCE_BYTES = 1 << 16
+LONGEST_BYTES = 64 << 20
+"""Of a log without line breaks, so much is read to find its last lines."""
+MOST_LINES = 1_000_000
 SOON_S, LATER_S = 0.02, 0.1
 
 
@@ -44,12 +47,46 @@ def read_piece(path: Path, offset: int) -> bytes:
         os.close(fd)
 
 
-class Tail:
-    """A file that only grows, and need not be there yet."""
+def last_lines_at(path: Path, lines: int) -> int:
+    """The offset at which the last lines of a file begin; of lines that are longer than LONGEST_BYTES in all, the end.
 
-    def __init__(self, path: Path) -> None:
+    A line that has no end yet is one of them.
+    """
+    fd = open_file(path)
+    try:
+        size = os.fstat(fd).st_size
+        if lines == 0:
+            return size
+        at, left = size, lines
+        first = max(0, size - LONGEST_BYTES)
+        while at > first:
+            begin = max(first, at - AT_ONCE_BYTES)
+            piece = os.pread(fd, at - begin, begin)
+            if at == size and piece.endswith(b"\n"):
+                left += 1  # it ends the last line
+            found = piece.count(b"\n")
+            if found >= left:
+                end = len(piece)
+                for _ in range(left):
+                    end = piece.rindex(b"\n", 0, end)
+                return begin + end + 1
+            at, left = begin, left - found
+        return first
+    finally:
+        os.close(fd)
+
+
+class Tail:
+    """A file that only grows, and need not be there yet. `last`: from so many lines before its end on, if it is."""
+
+    def __init__(self, path: Path, last: int | None = None) -> None:
         self._path = path
         self._fd: int | None = None
+        if last is not None:
+            with suppress(FileNotFoundError):
+                at = last_lines_at(path, last)
+                self._fd = open_file(path)
+                os.lseek(self._fd, at, os.SEEK_SET)
 
     def read(self) -> bytes:
         """The next bytes, or none for now."""

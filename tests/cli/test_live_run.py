@@ -209,7 +209,7 @@ def test_control_c_asks_and_one_may_detach(at: At, live: Live) -> None:
     person.types(CONTROL_C)
     person.sees(r"detach or cancel\?")
     person.types("d")
-    job_id = person.sees(r"goes on: weft logs -f (\d+)")[1]
+    job_id = person.sees(r"goes on: weft attach (\d+)")[1]
     assert person.process.wait(PATIENCE_S) == 0
     Path("go").touch()
     assert live.says("logs", "-f", job_id).split() == ["here", "gone", "on"]

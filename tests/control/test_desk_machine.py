@@ -24,6 +24,7 @@ from weft.control.inputs import (
     Hold,
     Input,
     Measurement,
+    Pause,
     Release,
     Report,
     StopAll,
@@ -159,7 +160,7 @@ class AnythingAtADesk(RuleBasedStateMachine):
 
     @rule(
         pause_s=PAUSES_S,
-        kinds=st.lists(st.sampled_from((Cancel, Hold, Release, Release)), min_size=1, max_size=2),
+        kinds=st.lists(st.sampled_from((Cancel, Hold, Pause, Pause, Release, Release)), min_size=1, max_size=2),
         at=PLACES,
         is_array=st.booleans(),
     )

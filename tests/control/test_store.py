@@ -213,12 +213,27 @@ def test_a_number_of_a_row_is_never_given_again(with_environment: Store) -> None
     assert [kind for _, kind, _ in store.log_after(seq)] == ["Woken"]
 
 
-def test_environments_go_with_the_last_live_job_that_has_them(with_environment: Store) -> None:
+def test_environments_are_kept_of_so_many_jobs_that_ended_last(
+    with_environment: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.control.store.ENVIRONMENTS_KEPT", 1)
+    store = with_environment
+    store.commit(Batch(MARK, [], environments=[(2, "other", "{}")]))
+    written(store, job(state="FAILED", finished_at=BEGIN + 1.0))
+    written(store, job(id="2", number=2, environment=2, state="FAILED", finished_at=BEGIN + 2.0))
+    seq = store.commit(Batch(MARK, [Fact("Woken", None, {})]))
+    store.put_snapshot(seq, BEGIN, '{"nodes": []}', keep_from=0.0)
+    assert [row["id"] for row in store.all("environments")] == [2]
+
+
+def test_environments_go_with_the_last_job_that_lives_or_ended_lately(with_environment: Store) -> None:
     store = with_environment
     store.commit(Batch(MARK, [], environments=[(2, "other", '{"SECRET": "x"}')]))
     written(store, job(), job(id="2", number=2, environment=2, state="FAILED", finished_at=BEGIN))
     seq = store.commit(Batch(MARK, [Fact("Woken", None, {})]))
-    store.put_snapshot(seq, BEGIN, '{"nodes": []}', keep_from=0.0)
+    store.put_snapshot(seq, BEGIN, '{"nodes": []}', keep_from=BEGIN - 1.0)
+    assert [row["id"] for row in store.all("environments")] == [1, 2]
+    store.put_snapshot(seq, BEGIN, '{"nodes": []}', keep_from=BEGIN)
     assert [row["id"] for row in store.all("environments")] == [1]
     assert b"SECRET" not in b"".join(
         bytes(row[0], "utf-8") for row in store._db.execute("SELECT body FROM environments")

@@ -12,7 +12,6 @@ from weft.core.values import Node
 
 ILLEGAL: dict[str, tuple[Event, str]] = {
     "submitted twice": (submitted("runs"), "runs was submitted before and is still live"),
-    "held while running": (Held("runs"), "Held does not fit Job(runs: running"),
     "released while running": (Released("runs"), "Released does not fit Job(runs: running"),
     "finished before it started": (
         Finished("waits", 0),

@@ -116,3 +116,17 @@ def test_a_terminal_outlives_its_shepherd(node: Node) -> None:
     assert node.daemon.end()["exit_code"] == 4
     wait_until(lambda: node.output().endswith("5000\r\n"), "all output is there")
     assert "hung up" not in node.output()
+
+
+def test_several_clients_give_input_and_the_last_to_go_ends_it(node: Node) -> None:
+    node.daemon.send(node.run_order("sh", "-c", "cat; echo over", stdin=True))
+    with attached(node) as first:
+        with attached(node) as second:
+            first.send(b"ione\n")
+            wait_until(lambda: node.output() == "one\n", "the input of the first arrives")
+            second.send(b"itwo\n")
+            wait_until(lambda: node.output() == "one\ntwo\n", "and that of the second")
+        first.send(b"ithree\n")
+        wait_until(lambda: node.output().endswith("three\n"), "the input goes on")
+    assert node.daemon.end()["exit_code"] == 0
+    assert node.output() == "one\ntwo\nthree\nover\n"

@@ -88,6 +88,22 @@ def test_a_job_that_is_swapped_out_survives_its_coordinator_and_goes_on_unchange
     assert node.output() == "True True\n"
 
 
+def test_a_pause_goes_deeper_when_others_come_and_goes_on_unchanged(node: Node) -> None:
+    """Its owner paused it, and it kept its memory until somebody needed the room."""
+    order = begin(node, LASTING)
+    pause(node, ROOMY)
+    assert node.daemon.next("paused")["depth"] == "gate"
+    held_bytes = seen(node)["host_bytes"]
+    node.order("pause", needs_bytes=TIGHT, comers=["2"])
+    wait_until(lambda: seen(node)["host_bytes"] < held_bytes - 150 * MB, lambda: f"it is swapped out: {seen(node)}")
+    node.order("pause", needs_bytes=ROOMY, comers=["2", "3"])
+    node.want({**order, "generation": 2})
+    node.daemon.next("resumed")
+    (node.folder / "over").touch()
+    assert node.daemon.end()["exit_code"] == 0
+    assert node.output() == "True True\n"
+
+
 def test_what_pauses_is_part_of_what_the_same_job_needs_when_it_comes(node: Node) -> None:
     begin(node, LASTING)
     pause(node, ROOMY)

@@ -45,7 +45,8 @@ from weft.core.transitions import State
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.core.view import Decider
 
-HOLDS = (Reason(Code.HELD), Reason(Code.COMES_AFTER, ("7",)), Reason(Code.ARRAY_LIMIT, (2,)))
+PAUSED = Reason(Code.PAUSED)
+HOLDS = (PAUSED, Reason(Code.HELD), Reason(Code.COMES_AFTER, ("7",)), Reason(Code.ARRAY_LIMIT, (2,)))
 PAUSES_S = st.sampled_from((0.0, 0.25, 1.0, 3.3, 12.0, 70.0))
 MEMORY_BYTES = 100
 FIRST_NODES = (Node("n0", 2, "V100", MEMORY_BYTES), Node("n1", 4, "V100", MEMORY_BYTES), Node("n2", 2, "K80"))
@@ -164,6 +165,15 @@ class Anything(RuleBasedStateMachine):
     @rule(at=st.integers(0, 9), why=st.sampled_from(HOLDS))
     def hold(self, at: int, why: Reason) -> None:
         self.tell(Held(self.pick(at, State.PENDING, State.HELD).id, why))
+
+    @precondition(lambda self: self.jobs(State.PENDING, State.HELD, State.RUNNING))
+    @rule(at=st.integers(0, 9), gang_size=st.integers(0, 3), is_brief=st.booleans())
+    def pause(self, at: int, gang_size: int, is_brief: bool) -> None:
+        """Its owner pauses a job, perhaps as another arrives, and perhaps has it go on within the same instant."""
+        job = self.pick(at, State.RUNNING) if self.jobs(State.RUNNING) else self.pick(at, State.PENDING, State.HELD)
+        before, arrivals = job.generation, [self.new_job(gang_size, 0.0, 0.0, None)] if gang_size else []
+        self.tell(*arrivals, Held(job.id, PAUSED), *([Released(job.id, Code.PAUSED)] if is_brief else []))
+        assert is_brief or (job.state is State.HELD and not job.is_computing and job.generation == before)
 
     @precondition(lambda self: self.jobs(State.HELD))
     @rule(at=st.integers(0, 9), which=st.integers(0, 2), pause_s=PAUSES_S)

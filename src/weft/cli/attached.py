@@ -1,4 +1,4 @@
-"""`weft run` once the job is submitted: its output, its input, a line about it, and its end."""
+"""`weft run` once the job is submitted, and `weft attach`: its output, its input, a line about it, and its end."""
 
 from __future__ import annotations
 
@@ -31,14 +31,27 @@ QUIET_S = 0.3
 class Attached:
     """One loop: what the watcher tells, what was printed, what was typed, which signals came."""
 
-    def __init__(self, client: Client, job: Job, feeding: Feeding | None, *, is_split: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        job: Job,
+        feeding: Feeding | None,
+        *,
+        is_split: bool,
+        last: int | None = None,
+        is_onlooker: bool = False,
+    ) -> None:
+        """`last`: of what was printed before, only so many lines. `is_onlooker`: the job is not ours to end unless the
+        person says so, and goes on when we are told to end or nobody reads what we write.
+        """
         self._client = client
         self._id = str(job["id"])
         self._feeding = feeding
         self._screen = Screen()
-        self._tails = {OUT: Tail(client.home.log(self._id, 0))}
+        self._is_onlooker = is_onlooker
+        self._tails = {OUT: Tail(client.home.log(self._id, 0), last)}
         if is_split:
-            self._tails[ERR] = Tail(client.home.log(self._id, 0, split=True))
+            self._tails[ERR] = Tail(client.home.log(self._id, 0, split=True), last)
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._watcher = Watcher(client.home, job, self._watched)
         self._pace = Pace()
@@ -116,6 +129,9 @@ class Attached:
         elif number == signal.SIGHUP:
             self._code = 0
         elif number == signal.SIGTERM or (number == signal.SIGINT and not can_ask()):
+            if self._is_onlooker:
+                self._code = 128 + number
+                return
             self._cancelled_code = 128 + number
             self._cancel()
         elif number == signal.SIGINT:
@@ -131,7 +147,7 @@ class Attached:
         self._screen.say(f"detach or cancel? [d: detach, c or Ctrl-C: cancel, {send}any other key: go on] ")
         key = asked_key(lambda: self._watcher.has_ended)
         if key in (b"d", b"D"):
-            self._screen.say(f"detached; job {self._id} goes on: weft logs -f {self._id}")
+            self._screen.say(f"detached; job {self._id} goes on: weft attach {self._id}")
             self._code = 0
         elif key in (b"c", b"C", CONTROL_C):
             self._cancel()
@@ -154,6 +170,9 @@ class Attached:
     def _unheard(self, fd: int, error: OSError) -> None:
         """Whoever read our output has gone: a command without weft would be ended by that. A terminal hangs up."""
         if error.errno == errno.EIO:
+            self._code = 0
+            return
+        if self._is_onlooker:
             self._code = 0
             return
         del self._tails[fd]

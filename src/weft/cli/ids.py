@@ -23,7 +23,7 @@ def complete_job(context: click.Context, argument: click.Parameter, incomplete: 
     from weft.client import Client
 
     try:
-        is_all = context.info_name in ("status", "why", "logs", "history")
+        is_all = context.info_name in ("status", "why", "logs", "history", "wait", "rerun")
         jobs = Client(timeout_s=COMPLETION_S).page(is_all, limit=OFFERED, prefix=incomplete or None)["jobs"]
     except (WeftError, OSError):
         return []

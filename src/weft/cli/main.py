@@ -21,9 +21,14 @@ VERBS = {
     "status": "weft.cli.status:status",
     "why": "weft.cli.why:why",
     "logs": "weft.cli.logs:logs",
+    "attach": "weft.cli.attach:attach",
+    "wait": "weft.cli.wait:wait",
     "cancel": "weft.cli.telling:cancel",
+    "pause": "weft.cli.telling:pause",
+    "resume": "weft.cli.telling:resume",
     "hold": "weft.cli.telling:hold",
     "release": "weft.cli.telling:release",
+    "rerun": "weft.cli.rerun:rerun",
     "nodes": "weft.cli.nodes:nodes",
     "history": "weft.cli.history:history",
     "up": "weft.cli.up:up",
@@ -88,6 +93,7 @@ class Verbs(click.Group):
 FAMILIAR = {
     "ps": "queue", "ls": "queue", "list": "queue", "jobs": "queue", "squeue": "queue", "top": "queue",
     "sbatch": "submit", "start": "up", "stop": "down", "kill": "cancel", "scancel": "cancel", "rm": "cancel",
+    "suspend": "pause", "continue": "resume", "requeue": "rerun", "resubmit": "rerun", "fg": "attach",
     "sinfo": "nodes", "info": "status", "sacct": "history",
 }  # fmt: skip
 """What people type who come from elsewhere."""

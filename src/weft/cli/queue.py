@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from weft.cli.shown import (
     reason,
     shortened,
     show_json,
-    show_table,
+    show_lines,
+    table_lines,
     tell_of_more,
 )
 
@@ -47,7 +49,18 @@ ROWS = 100
 @click.option("--tenant", help="Only jobs of this tenant.")
 @click.option("--json", "is_json", is_flag=True, help="Print a list of jobs as JSON.")
 @click.option("--parsable", is_flag=True, help="Print ids alone, one a line.")
-def queue(is_all: bool, limit: int | None, is_json: bool, parsable: bool, **filters: str | None) -> None:
+@click.option(
+    "--watch",
+    "every_s",
+    type=click.FloatRange(min=0.1),
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="Show it again and again, every 2 s or so many, until Ctrl-C.",
+)
+def queue(
+    is_all: bool, limit: int | None, is_json: bool, parsable: bool, every_s: float | None, **filters: str | None
+) -> None:
     """List the jobs that wait or run, with the reason why they are not further.
 
     ST is PD pending, R running, PA paused, CD succeeded, F failed, CA cancelled. TIME is how long it has run, DEVICES
@@ -56,7 +69,15 @@ def queue(is_all: bool, limit: int | None, is_json: bool, parsable: bool, **filt
 
     Jobs are listed in the order of their ids. Where there are more than the limit, those that run come first, and a
     line says how many there are besides.
+
+    With --watch a terminal shows as many rows as fit on it; elsewhere the listings follow each other, each with a line
+    that says when it was made, and with --json one list a line.
     """
+    if every_s is not None:
+        from weft.cli.watched_queue import watch
+
+        watch(partial(_listed, is_all, filters=filters), table, limit, every_s, is_json, parsable)
+        return
     jobs, total = _listed(is_all, (0 if is_json or parsable else ROWS) if limit is None else limit, filters)
     if is_json:
         show_json(jobs)
@@ -64,8 +85,12 @@ def queue(is_all: bool, limit: int | None, is_json: bool, parsable: bool, **filt
         for job in jobs:
             click.echo(job["id"])
     else:
-        show_table(HEADS, map(_row, jobs), goes=("TENANT", "STEPS/S", "TIME", "STEPS"))
+        show_lines(table(jobs))
     tell_of_more(len(jobs), total, "weft queue --limit 0 lists all; --state, --name and --tenant list some")
+
+
+def table(jobs: list[Job]) -> list[str]:
+    return table_lines(HEADS, map(_row, jobs), goes=("TENANT", "STEPS/S", "TIME", "STEPS"))
 
 
 def _listed(is_all: bool, limit: int, filters: Mapping[str, Any]) -> tuple[list[Job], int]:

@@ -32,13 +32,21 @@ def show_json(value: object) -> None:
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], goes: Sequence[str] = ()) -> None:
+    show_lines(table_lines(heads, rows, goes))
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]], goes: Sequence[str] = ()) -> list[str]:
     """Every column as wide as it needs. On a narrow terminal names shrink, then the columns in `goes` are left out."""
     from weft.cli.columns import fitted
 
     lines = [list(heads), *([printable(cell) or NOTHING for cell in row] for row in rows)]
     limit = terminal_size()[0] if sys.stdout.isatty() else UNLIMITED
-    for line in fitted(lines, limit, SHRINKING, goes):
-        click.echo(line)
+    return list(fitted(lines, limit, SHRINKING, goes))
 
 
 def tell_of_more(shown: int, total: int, hint: str) -> None:
@@ -76,6 +84,11 @@ def metrics(job: Mapping[str, Any]) -> list[str]:
 
 def letters(state: str) -> str:
     return LETTERS.get(state, state)
+
+
+def in_states(states: Mapping[str, int], counts: bool = True) -> str:
+    """How many jobs are in which state: 2 running, 3 pending."""
+    return ", ".join(f"{number:,} {state.lower()}" if counts else state.lower() for state, number in states.items())
 
 
 def reason(job: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`weft status`: one job, in full."""
+"""`weft status`: jobs, in full."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from weft.cli.ids import job_id_argument
+from weft.cli.ids import job_ids_argument
 from weft.cli.shown import (
     clock,
     count,
@@ -21,26 +21,33 @@ from weft.cli.shown import (
     reason,
     restart,
     sharing,
-    show_json,
     size,
 )
 from weft.core.words import counted
 
 
-@click.command(short_help="Show one job in full.")
-@job_id_argument
-@click.option("--json", "is_json", is_flag=True, help="Print the job as JSON.")
-def status(job_id: str, is_json: bool) -> None:
-    """Show one job in full."""
-    from weft.client import Client
+@click.command(short_help="Show jobs in full, or an array in short.")
+@job_ids_argument
+@click.option("--json", "is_json", is_flag=True, help="Print the job as JSON; of several, a list.")
+def status(job_ids: tuple[str, ...], is_json: bool) -> None:
+    """Show jobs in full, one after the other.
 
-    job = Client().status(job_id)
-    if is_json:
-        show_json(job)
-        return
+    Of the number of an array, how many of its elements are in which state, and why those that wait or failed do.
+
+    \b
+    Examples:
+      weft status 17
+      weft status 17_3 18
+    """
+    from weft.cli.found import show_each
+
+    show_each(job_ids, lambda client, job_id: client.status(job_id), _texts, is_json)
+
+
+def _texts(job: dict[str, Any]) -> Iterator[str]:
     for name, text in _lines(job):
         if text and text != "-":
-            click.echo(f"{name + ':':<11} {printable(text)}")
+            yield f"{name + ':':<11} {printable(text)}"
 
 
 def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -41,6 +41,10 @@ class Watcher:
     def has_ended(self) -> bool:
         return self.job["state"] in ENDED
 
+    def _asked(self, client: Client) -> Job:
+        """The next answer, once something has changed or after a while."""
+        return client.wait(self.job["id"], REFRESH_S, state_not=self.job["state"])
+
     def _watch(self) -> None:
         with self._client:
             self._ask_until_it_has_ended()
@@ -49,7 +53,7 @@ class Watcher:
         again = threading.Event()
         while not self.has_ended:
             try:
-                self.job = self._client.wait(self.job["id"], REFRESH_S, state_not=self.job["state"])
+                self.job = self._asked(self._client)
                 self.is_reachable = True
             except UnreachableError:
                 self.is_reachable = False

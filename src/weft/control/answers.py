@@ -27,6 +27,7 @@ class GoingDown(Changed):
 class Problem(BaseModel):
     error: str
     hint: str = ""
+    array: bool = Field(False, description="whether the id is that of an array: /v1/arrays tells of it")
 
 
 class Memory(BaseModel):
@@ -96,6 +97,8 @@ class Job(BaseModel):
     retries: int
     time_s: float | None
     split: bool
+    stdin: bool = Field(description="whether it takes input")
+    tty: bool = Field(description="whether it has a terminal")
     log: str
     pids: list[int]
     host_bytes: int
@@ -112,6 +115,50 @@ class Jobs(BaseModel):
     jobs: list[Job]
     total: int = Field(description="of all pages together, as of now")
     next_cursor: str | None = Field(description="for the next page; null: this is the last")
+
+
+class Group(BaseModel):
+    """Elements of an array in one state for one reason."""
+
+    state: JobState
+    reason: str
+    exit_code: int | None
+    jobs: int
+    first: str | None = Field(description="the id of one of them")
+
+
+class Array(BaseModel):
+    """All elements of an array together."""
+
+    id: str
+    name: str
+    tenant: str
+    job_class: Literal["auto", "guaranteed", "opportunistic"] = Field(alias="class")
+    command: list[str]
+    cwd: str
+    array: str
+    elements: int
+    states: dict[str, int] = Field(description="how many elements are in each state")
+    groups: list[Group] = Field(description="the same by reason; the largest, and the others of a state together")
+    submitted_at: str
+    started_at: str | None = Field(description="of the first to start")
+    finished_at: str | None = Field(description="of the last to end, once all have")
+    run_s: float = Field(description="of all together")
+
+
+class Ended(BaseModel):
+    id: str
+    state: JobState
+    exit_code: int | None
+    reason: str
+
+
+class Waited(BaseModel):
+    is_over: bool = Field(description="whether what was waited for has happened, and not the timeout")
+    jobs: int = Field(description="how many the ids stand for")
+    states: dict[str, int]
+    unsuccessful: list[str] = Field(description="those of the ids of which a job has failed or was cancelled")
+    first: Ended | None = Field(description="the first of them to end")
 
 
 class Ahead(BaseModel):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
+from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
@@ -21,18 +22,19 @@ from weft.control import answers
 from weft.control.bodies import Bodies
 from weft.control.happenings import events
 from weft.control.house import House
-from weft.control.inputs import Cancel, Hold, Release, Submit
+from weft.control.inputs import Cancel, Hold, Pause, Release, Submit
 from weft.control.job_pages import MOST_A_PAGE, Wanted
-from weft.control.models import ID, ROOM_BYTES, JobId, JobRequest, PolicyName, Shutdown
+from weft.control.models import ID, NUMBER, ROOM_BYTES, JobId, JobRequest, PolicyName, Reference, Rerun, Shutdown
 from weft.control.record import State
-from weft.control.refusals import ConflictError, NotFoundError
+from weft.control.refusals import ArrayError, ConflictError, NotFoundError
+from weft.control.selection import expanded
 from weft.control.store import StoreError
 from weft.control.views import Json, nodes_json
 from weft.control.why import why_ended, why_live, with_estimate
 from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
 from weft.limits import body_bytes
-from weft.tail import NoFileError, read_piece
+from weft.tail import MOST_LINES, NoFileError, last_lines_at, read_piece
 
 CODES = (
     (NotFoundError, 404),
@@ -48,6 +50,9 @@ MOST_SAID = 500
 """Letters of a refusal: it repeats what was sent."""
 LOOK_EVERY_S = 0.1
 Limit = Annotated[int, Query(ge=1, le=MOST_A_PAGE, description="of jobs on a page")]
+Timeout = Annotated[float, Query(ge=0, le=3600, allow_inf_nan=False)]
+MOST_NAMED = 1_000
+"""Ids in one request; the number of an array is one of them."""
 Cursor = Annotated[str | None, Query(pattern=ID, description="next_cursor of the page before")]
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": answers.Problem, "description": text}
@@ -118,6 +123,22 @@ def _jobs(app: FastAPI, house: House) -> None:
     ) -> Response:
         return Encoded(await house.page(Wanted(state, name, tenant, prefix, all, cursor, limit)))
 
+    @app.get("/v1/wait", response_model=answers.Waited)
+    async def wait_for(
+        id: Annotated[list[Reference], Query(min_length=1, max_length=MOST_NAMED)],  # noqa: A002
+        any: bool = False,  # noqa: A002
+        timeout_s: Timeout = 30.0,
+    ) -> Response:
+        return Plain(await house.wait_for(id, any, timeout_s))
+
+    @app.get("/v1/ids", response_model=answers.Changed)
+    async def ids(id: Annotated[list[Reference], Query(min_length=1, max_length=MOST_NAMED)]) -> Response:  # noqa: A002
+        return Plain({"ids": await house.readers.aside(expanded, house.store, id)})
+
+    @app.get("/v1/arrays/{array}", response_model=answers.Array)
+    async def array(array: Annotated[str, InPath(pattern=NUMBER)]) -> Response:
+        return Plain(await house.array(array))
+
     @app.get("/v1/history", response_model=answers.Jobs)
     async def history(limit: Limit = 100, cursor: Cursor = None) -> Response:
         return Encoded(await house.history(limit, cursor))
@@ -134,7 +155,7 @@ def _one_job(app: FastAPI, house: House) -> None:
     @app.get("/v1/jobs/{job_id}/wait", response_model=answers.Job)
     async def wait(
         job_id: JobId,
-        timeout_s: Annotated[float, Query(ge=0, le=3600, allow_inf_nan=False)] = 30.0,
+        timeout_s: Timeout = 30.0,
         state_not: Annotated[str | None, Query(max_length=20)] = None,
     ) -> Response:
         def is_so(state: str) -> bool:
@@ -164,10 +185,13 @@ def _one_job(app: FastAPI, house: House) -> None:
         stream: Annotated[str, Query(pattern="^(out|err)$")] = "out",
         offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
         follow: bool = False,
+        tail: Annotated[int | None, Query(ge=0, le=MOST_LINES, description="the last lines alone")] = None,
     ) -> Response:
         await house.readers.look(house.check_known, job_id)
         path = house.home.log(job_id, task, split=stream == "err")
         try:
+            if tail is not None:
+                offset = max(offset, await house.readers.aside(last_lines_at, path, tail))
             read_piece(path, offset)
         except OSError as error:
             if not (follow and job_id in house.desk.records):
@@ -183,9 +207,18 @@ def _one_job(app: FastAPI, house: House) -> None:
     async def hold(job_id: JobId) -> Response:
         return Plain(await house.ask(Hold(job_id)))
 
+    @app.post("/v1/jobs/{job_id}/pause", response_model=answers.Changed)
+    async def pause(job_id: JobId) -> Response:
+        return Plain(await house.ask(Pause(job_id)))
+
     @app.post("/v1/jobs/{job_id}/release", response_model=answers.Changed)
+    @app.post("/v1/jobs/{job_id}/resume", response_model=answers.Changed)
     async def release(job_id: JobId) -> Response:
         return Plain(await house.ask(Release(job_id)))
+
+    @app.post("/v1/jobs/{job_id}/rerun", status_code=201, response_model=answers.Submitted)
+    async def rerun(job_id: JobId, asked: Rerun | None = None) -> Response:
+        return Plain(await house.rerun(job_id, asked.request_id if asked else None), 201)
 
 
 def _around(app: FastAPI, house: House) -> None:
@@ -240,7 +273,8 @@ async def _pieces(house: House, job_id: str, path: Path, offset: int, follow: bo
 async def _say_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WeftError)
     code = next(code for kind, code in CODES if isinstance(error, kind))
-    return Plain({"error": error.message, "hint": error.hint}, code)
+    is_array = {"array": True} if isinstance(error, ArrayError) else {}
+    return Plain({"error": error.message, "hint": error.hint, **is_array}, code)
 
 
 async def _say_malformed(request: Request, error: Exception) -> Response:

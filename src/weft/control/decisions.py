@@ -11,6 +11,7 @@ from weft.control.orders import Order, pause_order, run_order, stop_order
 from weft.control.record import Record
 from weft.core.commands import Allocation, Command, Preempt, Seat, Seating, Start, Stop, Tell, Unseat, WakeAt
 from weft.core.plain import plain, plain_reason
+from weft.core.reasons import Code
 
 if TYPE_CHECKING:
     from weft.control.desk import Desk
@@ -39,6 +40,7 @@ def decide(desk: Desk, now: float) -> None:
         commands += _shared(desk, now, failed_before)
     for command in commands:
         _carry_out(desk, command, now)
+    _make_room(desk, {command.job_id for command in commands if isinstance(command, Start | Seat)})
     desk.out.orders.sort(key=_is_run)  # whoever leaves is told before those who come
 
 
@@ -100,12 +102,29 @@ def _pause(desk: Desk, command: Preempt | Unseat) -> None:
     if record is None:
         return  # a guest that lost its seat when it was told to end, and has ended
     if record.is_alive and not record.ending:
-        record.preemptions += isinstance(command, Preempt)
+        record.preemptions += isinstance(command, Preempt) and command.reason.code is not Code.PAUSED
         record.unseats += isinstance(command, Unseat)
         others = _others_on(desk, record.id, desk.job(record.id).last_allocation)
         ids = [one.id for one, _ in others]
         desk.out.orders.append(pause_order(record, command.generation, _needed_bytes(others), ids))
     desk.note(type(command).__name__, record.id, plain(command))
+
+
+def _make_room(desk: Desk, comers: set[str]) -> None:
+    """A job that its owner paused keeps its memory until others come to its devices: then it may have to go deeper.
+
+    A preempted job has made that room when it paused.
+    """
+    if not comers:
+        return
+    ordered = {order["job"] for order in desk.out.orders if order["type"] == "pause"}
+    for record in desk.roster.alive.values():
+        job = desk.job(record.id)
+        if Code.PAUSED in job.held_for and not record.ending and record.id not in ordered:
+            others = _others_on(desk, record.id, job.last_allocation)
+            ids = [one.id for one, _ in others]
+            if comers & set(ids):
+                desk.out.orders.append(pause_order(record, job.generation, _needed_bytes(others), ids))
 
 
 def _run_on(desk: Desk, command: Start | Seat, place: Start | Seating, now: float) -> None:

@@ -100,9 +100,11 @@ def event_in_words(kind: str, body: Json) -> str | None:
             return f"measured: it needs {needs_bytes / 2**20:.0f} MiB of a device by now"
         case "Held":
             reason = reason_of(body["reason"])
+            if reason.code is Code.PAUSED:  # that it is paused is said by what follows from it
+                return "its owner asked for a pause"
             return None if reason.code is Code.ENDING else f"{reason}"
         case "Released":
-            return "released"
+            return "resumed by its owner" if body.get("code") == Code.PAUSED else "released"
         case "Stopping":
             return f"{Reason(Code.ENDING, (body['reason'],))}"
         case "Ended":

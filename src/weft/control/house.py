@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +20,9 @@ from weft.control.job_pages import Wanted, history_page, live_page, page
 from weft.control.link import Link
 from weft.control.reader_pool import ReaderPool
 from weft.control.record import Record
-from weft.control.refusals import NotFoundError, no_such_job
+from weft.control.refusals import ArrayError, no_such_job
+from weft.control.rerunning import resubmission
+from weft.control.selection import array_summary, selected, waited_for
 from weft.control.store import Row, Store
 from weft.control.views import Json, Views, iso
 from weft.control.writer import Writer
@@ -140,7 +142,7 @@ class House:
         if elements:
             named = ", ".join(element["id"] for element in elements[:5])
             more = ", …" if len(elements) > 5 else ""
-            raise NotFoundError(
+            raise ArrayError(
                 f"{job_id} is an array", f"weft status {elements[0]['id']}; its elements are {named}{more}"
             )
         raise no_such_job(job_id)
@@ -162,6 +164,24 @@ class House:
                     async with asyncio.timeout(left_s):
                         await self.settled.wait()
         return await self.readers.look(self.job, job_id)
+
+    async def wait_for(self, ids: Sequence[str], is_any: bool, timeout_s: float) -> Json:
+        """How these jobs stand once all of them have ended, or any one, or after the timeout."""
+        selection = await self.readers.look(selected, self.store, ids)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self.settled:
+                await self.settled.wait_for(lambda: selection.is_over(self.desk, is_any=is_any))
+        return await self.readers.look(lambda: waited_for(selection, self.desk, self.store, is_any=is_any))
+
+    async def array(self, array: str) -> Json:
+        def look() -> Json:
+            return array_summary(self.desk, self.store, self.views, self.home, array, self.clock.peek())
+
+        return await self.readers.look(look)
+
+    async def rerun(self, job_id: str, request_id: str | None) -> Any:
+        """Submit again what has ended."""
+        return await self.ask(await self.readers.look(resubmission, self.store, job_id, request_id))
 
     def _state(self, job_id: str) -> str:
         return self.desk.state(job_id) if job_id in self.desk.records else str(self.row(job_id)["state"])

@@ -31,6 +31,13 @@ class Hold:
 
 @value
 class Release:
+    """Of a hold or of a pause by the owner: both end so."""
+
+    job_id: str
+
+
+@value
+class Pause:
     job_id: str
 
 
@@ -90,4 +97,6 @@ class StopAll:
     """Everything that runs is to end; what waits goes on waiting."""
 
 
-Input = Submit | Cancel | Hold | Release | ChangePolicy | Hello | Devices | Report | Measurement | Tick | StopAll
+Input = (
+    Submit | Cancel | Hold | Pause | Release | ChangePolicy | Hello | Devices | Report | Measurement | Tick | StopAll
+)

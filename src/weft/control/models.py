@@ -89,6 +89,7 @@ NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limits.NAM
 Name = Annotated[str, _named("name"), NAME]
 Tenant = Annotated[str, _named("tenant"), NAME]
 DeviceType = Annotated[str, _named("device type"), NAME]
+NUMBER = r"^[1-9][0-9]{0,14}$"
 ID = r"^[1-9][0-9]{0,14}(_(0|[1-9][0-9]{0,6}))?$"
 AFTER = r"^(after(ok|any|notok):)?[1-9][0-9]{0,14}(_(0|[1-9][0-9]{0,6}))?$"
 JobId = Annotated[str, InPath(pattern=ID, description="17, or 17_3 for element 3 of array 17")]
@@ -98,6 +99,8 @@ OutputPath = Annotated[
     _checked(limits.check_output, str),
     WithJsonSchema({"type": "string", "pattern": "^[^\\x00]+$", "maxLength": limits.PATH_BYTES}),
 ]
+Reference = Annotated[str, Field(pattern=ID)]
+RequestId = Annotated[str, Field(min_length=1, max_length=100, pattern="^[!-~]+$")]
 Bytes = Annotated[int, Field(ge=1, le=MOST_BYTES)]
 
 
@@ -158,7 +161,7 @@ class JobRequest(Strict):
     stdin: bool = False
     split: bool = False
     tty: Window | None = None
-    request_id: str | None = Field(None, min_length=1, max_length=100, pattern="^[!-~]+$")
+    request_id: RequestId | None = None
 
     @field_validator("array")
     @classmethod
@@ -213,6 +216,10 @@ def _named_after(command: list[str]) -> str:
     words = [Path(word).name for word in command]
     script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
     return "".join(letter for letter in script if letter.isprintable())[: limits.NAME_LETTERS] or "job"
+
+
+class Rerun(Strict):
+    request_id: RequestId | None = None
 
 
 class PolicyName(Strict):

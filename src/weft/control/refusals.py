@@ -15,6 +15,10 @@ class NotFoundError(InputError):
     """Nothing has that name."""
 
 
+class ArrayError(NotFoundError):
+    """It is the number of an array, and what was asked for is one job's."""
+
+
 class ConflictError(InputError):
     """It cannot be done in the state that the job is in."""
 
@@ -31,7 +35,11 @@ def already_over(wanted: str, ended: Sequence[tuple[str, str]]) -> ConflictError
 
 
 def not_waiting(job_id: str) -> ConflictError:
-    return ConflictError(f"job {job_id} runs, and only a waiting job can be held", f"weft cancel {job_id} ends it")
+    return ConflictError(f"job {job_id} runs, and only a waiting job can be held", f"weft pause {job_id} pauses it")
+
+
+def being_ended(job_id: str) -> ConflictError:
+    return ConflictError(f"job {job_id} is being ended", f"weft wait {job_id} returns when it is over")
 
 
 def check_fits(request: Mapping[str, Any], floor: Floor, quotas: Mapping[str, int]) -> None:

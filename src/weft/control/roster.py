@@ -113,6 +113,12 @@ class Roster:
             return [wanted]
         return list(self.arrays.get(int(wanted), ())) if wanted.isdecimal() else []
 
+    def live_count(self, wanted: str) -> int:
+        """How many these are, however many."""
+        if wanted in self.records:
+            return 1
+        return len(self.arrays.get(int(wanted), ())) if wanted.isdecimal() else 0
+
     def of_number(self, number: int) -> list[Record]:
         """The live jobs of one submission."""
         return [self.records[job_id] for job_id in self.live(str(number))]

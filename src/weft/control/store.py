@@ -21,6 +21,9 @@ from weft.runtime.failing import reach
 
 FAIL_POINTS = ("control-log-begun", "control-log-written", "control-log-committed", "control-snapshot-written")
 
+ENVIRONMENTS_KEPT = 10_000
+"""Of so many of the jobs that ended last the environment is kept, so that they can be run again."""
+
 Row = dict[str, Any]
 NUMBERED = re.compile(r"(\d{4})-.*\.sql")
 
@@ -137,8 +140,8 @@ class Store:
         """Keep the ledger as it was after row `seq`, and drop what is not needed any more, unless `keep_from` is None.
 
         The rule of compaction: a row of the log goes when a snapshot covers it, it is older than `keep_from`, and its
-        job ended before that too. The row of a job itself stays. Environments go with the end of the last job that
-        has them.
+        job ended before that too. The row of a job itself stays. An environment goes with the last job that has it: one
+        that lives, or one of the last ENVIRONMENTS_KEPT that ended since `keep_from`.
         """
         try:
             with self._transaction():
@@ -147,7 +150,7 @@ class Store:
                 if keep_from is not None:
                     self._db.execute(QUERIES["drop_old_log"], (seq, keep_from))
                     self._db.execute(QUERIES["drop_old_requests"], (keep_from,))
-                    self._db.execute(QUERIES["forget_environments"])
+                    self._db.execute(QUERIES["forget_environments"], (keep_from, ENVIRONMENTS_KEPT))
                     self._db.execute(QUERIES["drop_unused_environments"])
                 reach("control-snapshot-written")
         except sqlite3.Error as error:

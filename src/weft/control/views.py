@@ -111,7 +111,7 @@ class Views:
 
     def shown(self, seen: Seen) -> Json:
         return {
-            **_described(seen.id, seen.request, self._home),
+            **described(seen.id, seen.request, self._home),
             "array_index": seen.array_index,
             "state": seen.state,
             "reason": seen.reason,
@@ -145,7 +145,7 @@ class Views:
     def ended(self, row: Mapping[str, Any]) -> Json:
         request = json.loads(row["request"])
         return {
-            **_described(row["id"], request, self._home),
+            **described(row["id"], request, self._home),
             "array_index": row["array_index"],
             "state": row["state"],
             "reason": row["reason"],
@@ -274,7 +274,7 @@ def iso(at: float | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def _described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
+def described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
     return {
         "id": job_id,
         "name": request["name"],
@@ -290,6 +290,8 @@ def _described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
         "time_s": request.get("time_s"),
         "declared_steps": request.get("steps"),
         "split": request.get("split", False),
+        "stdin": request.get("stdin", False),
+        "tty": bool(request.get("tty")),
         "share": request.get("share", True),
         "migrate": request.get("migrate", True),
         "weight": request.get("weight", 1.0),

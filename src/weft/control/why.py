@@ -12,6 +12,7 @@ from weft.control.happenings import decided_in_words, decisions, preemptions
 from weft.control.record import Loss, State
 from weft.control.store import Store
 from weft.control.views import Json, Views, loss_json
+from weft.control.wishes import OWNERS
 from weft.core.job import Job
 from weft.core.snapshot import snapshot
 from weft.core.view import Decider
@@ -50,10 +51,18 @@ def why_live(desk: Desk, store: Store, views: Views, job_id: str, now: float, po
         "held_by": [_standing(desk, job, now) for job in list(desk.scheduler.ledger.running.values())[:MOST_AHEAD]],
         "estimate": _forecast(desk, store, job_id, now, policy)
         if position is not None
-        else _none("it is being ended" if desk.records[job_id].ending else "it does not wait in line"),
+        else _none(_why_not_in_line(desk, job_id)),
         "preemptions": preemptions(rows),
         "decisions": decisions(rows),
     }
+
+
+def _why_not_in_line(desk: Desk, job_id: str) -> str:
+    if desk.records[job_id].ending:
+        return "it is being ended"
+    if desk.job(job_id).held_for & OWNERS:
+        return f"weft resume {job_id} lets it go on"
+    return "it does not wait in line"
 
 
 def _standing(desk: Desk, job: Job, now: float) -> Json:

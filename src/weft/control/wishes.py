@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from weft.control.dependencies import NONE_AWAITED, Awaited, Outcome, hold_for, hopeless, terms_of
 from weft.control.endings import end
-from weft.control.inputs import Cancel, ChangePolicy, Hold, Release, StopAll, Submit
+from weft.control.inputs import Cancel, ChangePolicy, Hold, Pause, Release, StopAll, Submit
 from weft.control.record import Ending, Record, State, spec_for
-from weft.control.refusals import already_over, check_fits, no_such_job, not_waiting
+from weft.control.refusals import already_over, being_ended, check_fits, no_such_job, not_waiting
 from weft.core.errors import InputError
 from weft.core.events import Held, Released, Submitted
 from weft.core.reasons import Code, Reason
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 CANCELLED = "cancelled"
 STOPPED = "ended by weft down --stop-jobs"
+
+OWNERS = frozenset({Code.HELD, Code.PAUSED})
+"""Holds by the owner of a job: its release ends them."""
 
 Answer = dict[str, Any]
 
@@ -73,10 +76,25 @@ def hold(desk: Desk, wish: Hold, now: float) -> Answer:
     return {"ids": ids}
 
 
-def release(desk: Desk, wish: Release, now: float) -> Answer:
-    ids = [job_id for job_id in _live(desk, wish.job_id) if Code.HELD in desk.job(job_id).held_for]
+def pause(desk: Desk, wish: Pause, now: float) -> Answer:
+    """A hold that a running job heeds too: it pauses at its next step boundary. Said again, it changes nothing."""
+    live = _live(desk, wish.job_id)
+    staying = [job_id for job_id in live if not desk.records[job_id].ending]
+    if not staying:
+        raise being_ended(live[0])
+    ids = [job_id for job_id in staying if Code.PAUSED not in desk.job(job_id).held_for]
     for job_id in ids:
-        desk.tell(Released(job_id), now)
+        desk.tell(Held(job_id, Reason(Code.PAUSED)), now)
+    return {"ids": ids}
+
+
+def release(desk: Desk, wish: Release, now: float) -> Answer:
+    ids = []
+    for job_id in _live(desk, wish.job_id):
+        held_for = desk.job(job_id).held_for & OWNERS
+        for code in sorted(held_for):
+            desk.tell(Released(job_id, code), now)
+        ids += [job_id] if held_for else []
     return {"ids": ids}
 
 

@@ -97,7 +97,9 @@ class Cancelled:
 
 @value
 class Held:
-    """It is not to start yet. A job may be held for several reasons; it waits again when the last of them is gone."""
+    """It is not to run. A waiting job does not start; a running one pauses at its next step boundary, and its devices
+    are free for others. A job may be held for several reasons; it waits again when the last of them is gone.
+    """
 
     job_id: str
     reason: Reason = Reason(Code.HELD)

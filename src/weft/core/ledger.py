@@ -63,7 +63,7 @@ class Ledger:
         """Tenants with priorities whose jobs have not exchanged their ties since the last of them came."""
         self.begins: list[tuple[float, str]] = []
         """When jobs begin that do not start before, the first of them first: a heap. Some may be over."""
-        self.stops: list[Stop | Unseat] = []
+        self.stops: list[Stop | Unseat | Preempt] = []
         for node in cluster.nodes:
             self.join(node)
 
@@ -75,8 +75,10 @@ class Ledger:
     def jobs_waiting(self) -> int:
         return len(self.jobs) - len(self.running) - self.jobs_held
 
-    def take_stops(self) -> list[Stop | Unseat]:
-        """Who was still computing when it was cancelled, and which guests had to leave: each handed out once."""
+    def take_stops(self) -> list[Stop | Unseat | Preempt]:
+        """Jobs that were computing when they were cancelled or paused by their owner, and guests that had to leave:
+        each handed out once.
+        """
         stops, self.stops = self.stops, []
         return stops
 
@@ -190,6 +192,11 @@ class Ledger:
     def dismiss(self, job: Job, reason: Reason, now: float) -> None:
         self.vacate(job, now)
         self.stops.append(Unseat(job.id, job.generation, reason))
+
+    def withdraw(self, job: Job, reason: Reason, now: float) -> None:
+        """Take a running job's devices away because its owner wants it to pause, not because the policy preempts it."""
+        self.free(job, now)
+        self.stops.append(Preempt(job.id, job.generation, reason))
 
     def make_way(self, job: Job, code: Code, now: float) -> None:
         """Where it computes all must fit together still: the guest that came last leaves first, a holder never."""

@@ -11,6 +11,7 @@ class Code(StrEnum):
     FITS = "fits"
     FITS_AFTER_PREEMPTING = "fits-after-preempting"
     PREEMPTED_FOR = "preempted-for"
+    PAUSED = "paused"
     HELD = "held"
     COMES_AFTER = "comes-after"
     DEPENDS = "depends"
@@ -70,6 +71,7 @@ TEMPLATES = {
     Code.FITS: "starts on {0} of {1} free devices",
     Code.FITS_AFTER_PREEMPTING: "starts on {0} devices after preempting {1} of the jobs behind it",
     Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
+    Code.PAUSED: "paused by its owner",
     Code.HELD: "held by its owner",
     Code.COMES_AFTER: "starts once {0} has succeeded",
     Code.DEPENDS: "starts once {0}",

@@ -104,7 +104,9 @@ def _held(ledger: Ledger, event: Held, now: float) -> None:
     after = job.after(Held)
     job.holds = (*(hold for hold in job.holds if hold.code != event.reason.code), event.reason)
     if after is not job.state:
-        if job.seating:
+        if job.is_running:
+            ledger.withdraw(job, event.reason, now)
+        elif job.seating:
             ledger.dismiss(job, event.reason, now)
         ledger.change(job, event, now)
         ledger.jobs_held += 1

@@ -129,7 +129,7 @@ class Scheduler:
         self.ledger.reorder()
         begin_due(self.ledger, now)
         match decided:
-            case Preempt():
+            case Preempt() if self.ledger.jobs[decided.job_id].is_running:  # else its owner paused it: see `Held`
                 self.ledger.evict(Eviction(decided.job_id, decided.reason), now)
             case Start():
                 self.ledger.give_again(decided, now)

@@ -36,6 +36,7 @@ TRANSITIONS: dict[tuple[State, type], State] = {
     (State.HELD, events.Failed): State.FAILED,
     (State.HELD, events.Lost): State.HELD,
     (State.RUNNING, commands.Preempt): State.PENDING,
+    (State.RUNNING, events.Held): State.HELD,  # its owner pauses it
     (State.RUNNING, events.NodeLost): State.PENDING,
     (State.RUNNING, events.Lost): State.PENDING,
     (State.RUNNING, events.Finished): State.FINISHED,

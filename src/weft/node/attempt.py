@@ -47,6 +47,7 @@ class Attempt:
             Tended(ground.home, ground.run, ground.boot_id, record, rank, self.wake) for rank in range(record.tasks)
         ]
         self.pause: Pause | None = None
+        self.comers: frozenset[str] = frozenset()  # for whom it has made room in its last pause
         self.held_bytes = 0  # of its devices' memory, while it pauses
         self.halting: asyncio.Future[tuple[Pause, int]] | None = None
         self.failures = 0

@@ -1,7 +1,8 @@
 """Input and a terminal for a task: what a shepherd does for whoever is attached, while it waits for the command's end.
 
-A client connects to a socket of packets: b"i" and input, b"e" for the end of input, b"w" and a window's size. One at a
-time; without a terminal, a client that goes away ends the input.
+A client connects to a socket of packets: b"i" and input, b"e" for the end of input, b"w" and a window's size. Several
+may be connected: the input is what all of them send, in the order in which it comes. Without a terminal, the input ends
+when the last client goes away.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from weft.node.tending import open_log
 
 PACKET_BYTES = 1 << 17
 PIECE_BYTES = 1 << 16
+MOST_CLIENTS = 8
+"""Further ones wait until one has gone."""
 END_OF_INPUT = b"\x04"  # as typed at a terminal
 
 
@@ -55,7 +58,7 @@ class _Feeder:
         self._output = open_log(launch["log"]) if self._has_terminal else -1
         self._pending = b""
         self._is_ending = False
-        self._client: socket.socket | None = None
+        self._clients: dict[int, socket.socket] = {}
         self._path = launch["socket"]
         self._listener = _listen(self._path)
 
@@ -63,10 +66,10 @@ class _Feeder:
         """Wait for something to do, and do it."""
         poll = select.poll()
         poll.register(woken, select.POLLIN)
-        if self._client is None:
+        if len(self._clients) < MOST_CLIENTS:
             poll.register(self._listener, select.POLLIN)
-        elif not self._pending:  # otherwise the command is slower than who types
-            poll.register(self._client, select.POLLIN)
+        for client in () if self._pending else self._clients.values():  # else the command is slower than who types
+            poll.register(client, select.POLLIN)
         flags = (select.POLLIN if self._has_terminal else 0) | (select.POLLOUT if self._pending else 0)
         if self._sink >= 0 and flags:
             poll.register(self._sink, flags)
@@ -75,11 +78,12 @@ class _Feeder:
                 with suppress(BlockingIOError):
                     os.read(woken, PIECE_BYTES)
             elif fd == self._listener.fileno():
-                self._client, _ = self._listener.accept()
+                client, _ = self._listener.accept()
+                self._clients[client.fileno()] = client
             elif fd == self._sink:
                 self._serve_sink(event)
-            elif self._client is not None:
-                self._take(self._client)
+            elif fd in self._clients:
+                self._take(self._clients[fd])
 
     def _serve_sink(self, event: int) -> None:
         if event & select.POLLIN:
@@ -97,8 +101,8 @@ class _Feeder:
             packet = b""
         kind, rest = packet[:1], packet[1:]
         if not kind:
+            del self._clients[client.fileno()]
             client.close()
-            self._client = None
         if kind == b"i":
             self._pending += rest
         elif kind == b"w" and self._has_terminal and len(rest) == 4:
@@ -106,7 +110,7 @@ class _Feeder:
                 fcntl.ioctl(self._sink, termios.TIOCSWINSZ, rest + bytes(4))
         elif kind == b"e" and self._has_terminal:
             self._pending += END_OF_INPUT
-        elif kind in (b"e", b"") and not self._has_terminal:
+        elif not self._has_terminal and (kind == b"e" or not (kind or self._clients)):
             self._is_ending = True
         self._push()
 
@@ -129,8 +133,8 @@ class _Feeder:
         self._listener.close()
         with suppress(FileNotFoundError):
             os.unlink(self._path)  # noqa: PTH108
-        if self._client is not None:
-            self._client.close()
+        for client in self._clients.values():
+            client.close()
 
 
 def _listen(path: str) -> socket.socket:

@@ -15,6 +15,7 @@ from weft.node.kinds import Kind
 from weft.node.ownership import Known
 from weft.node.pausing import Pause, PauseRefusedError
 from weft.node.task import RankStatus, Task, attach
+from weft.runtime.layout import Depth
 
 LEAST_GRACE_S = 0.2
 
@@ -41,6 +42,23 @@ def halt(wanted: Halt, kind: Kind, is_wanted: Callable[[], bool]) -> tuple[Pause
         task.known = wanted.known
         depths = wanted.depths or _depths(task, wanted, kind)
         pause = _paused(task, depths, wanted.grace_s, is_wanted)
+        return pause, _held(task, wanted, kind).own_bytes
+
+
+def deepen(wanted: Halt, kind: Kind) -> tuple[Pause, int]:
+    """The same for an attempt that pauses already: deeper, if those who come need it, and never less deep."""
+    with attach(*wanted.pages) as task:
+        task.known = wanted.known
+        before = task.status()
+        pause = Pause("boundary", before.depth, before.step, 0.0)
+        for depth in _depths(task, wanted, kind):
+            if Depth.NAMES.index(depth) <= Depth.NAMES.index(before.depth):
+                break
+            try:
+                pause = task.pause(depth, grace_s=wanted.grace_s)
+                break
+            except PauseRefusedError as refused:
+                log.info("%s", refused.message)
         return pause, _held(task, wanted, kind).own_bytes
 
 

@@ -9,7 +9,7 @@ from weft.core.errors import WeftError
 from weft.node import moving
 from weft.node.attempt import Attempt
 from weft.node.children import in_thread
-from weft.node.halting import Halt, halt
+from weft.node.halting import Halt, deepen, halt
 from weft.node.order import State, Wanted
 from weft.node.pausing import Pause, PauseRefusedError, SupersededError
 from weft.node.stopping import begin_stop
@@ -31,10 +31,25 @@ async def begin_pause(attempt: Attempt, sights: Sights) -> None:
 
 async def halt_at(attempt: Attempt, *depths: str) -> None:
     """As deep as makes room for those who come, or else to one of these depths."""
-    ground, order = attempt.ground, attempt.order
+    ground = attempt.ground
     attempt.is_leaving = depths == moving.LEAVE
     ground.guard.see_out(attempt, attempt.now_s)
-    wanted = Halt(
+    wanted = _halt(attempt, *depths)
+    reach("coordinator-pausing")
+    attempt.halting = in_thread(halt, wanted, ground.kind, lambda: attempt.order.wanted is not Wanted.STOP)
+    attempt.halting.add_done_callback(lambda _: attempt.wake())
+
+
+async def make_room(attempt: Attempt) -> None:
+    """It pauses, and others have come to its devices since: go deeper where it stands, if they need the memory."""
+    attempt.halting = in_thread(deepen, _halt(attempt), attempt.ground.kind)
+    attempt.halting.add_done_callback(lambda _: attempt.wake())
+
+
+def _halt(attempt: Attempt, *depths: str) -> Halt:
+    ground, order = attempt.ground, attempt.order
+    attempt.state, attempt.comers = State.PAUSING, order.comers
+    return Halt(
         pages=attempt.pages,
         known=attempt.known,
         devices=tuple(ground.some(attempt.record.devices)),
@@ -43,10 +58,6 @@ async def halt_at(attempt: Attempt, *depths: str) -> None:
         grace_s=ground.graces.pause_grace_s,
         depths=depths,
     )
-    attempt.state = State.PAUSING
-    reach("coordinator-pausing")
-    attempt.halting = in_thread(halt, wanted, ground.kind, lambda: attempt.order.wanted is not Wanted.STOP)
-    attempt.halting.add_done_callback(lambda _: attempt.wake())
 
 
 async def see_pause(attempt: Attempt, sights: Sights) -> None:
@@ -88,6 +99,8 @@ async def give_up_pause(attempt: Attempt, sights: Sights) -> None:
 async def say_paused(attempt: Attempt, sights: Sights) -> None:
     attempt.leave_devices()  # taken for a launch or a resume that failed
     if attempt.is_answered:
+        if attempt.order.comers - attempt.comers:
+            await make_room(attempt)
         return
     pause = attempt.pause or _by_page(attempt.attached())
     # One that was about to leave stands all the same, with its caches dropped and no more; the page of one that was

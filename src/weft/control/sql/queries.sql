@@ -34,7 +34,9 @@ DELETE FROM snapshots WHERE seq < ?;
 DELETE FROM log WHERE seq < min(?1, coalesce((SELECT seq FROM log WHERE at >= ?2 ORDER BY seq LIMIT 1), ?1)) AND (job IS NULL OR job IN (SELECT id FROM jobs WHERE finished_at < ?2));
 
 -- name: forget_environments
-UPDATE jobs SET environment = NULL WHERE finished_at IS NOT NULL AND environment IS NOT NULL;
+-- Kept for `weft rerun`: of jobs that ended since ?1, and of no more than ?2 of them.
+UPDATE jobs SET environment = NULL WHERE finished_at IS NOT NULL AND environment IS NOT NULL AND finished_at <= max(?1,
+  coalesce((SELECT finished_at FROM jobs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1 OFFSET ?2), ?1));
 
 -- name: drop_unused_environments
 DELETE FROM environments WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE environment = environments.id);
@@ -97,6 +99,23 @@ SELECT * FROM jobs WHERE id = ?;
 
 -- name: elements
 SELECT id, state FROM jobs WHERE number = ? ORDER BY array_index;
+
+-- name: first_element
+SELECT * FROM jobs WHERE number = ? ORDER BY array_index LIMIT 1;
+
+-- name: element_counts
+-- How many jobs of a submission there are, and how many of them have ended.
+SELECT count(*) AS jobs, count(finished_at) AS ended, min(submitted_at) AS submitted_at, min(started_at) AS started_at,
+  max(finished_at) AS finished_at, total(CASE WHEN finished_at IS NULL THEN 0 ELSE run_s END) AS run_s
+FROM jobs WHERE number = ? AND array_index IS NOT NULL;
+
+-- name: ended_groups
+SELECT state, reason, exit_code, count(*) AS jobs, min(array_index) AS first FROM jobs
+WHERE number = ? AND finished_at IS NOT NULL GROUP BY state, reason, exit_code ORDER BY jobs DESC, first;
+
+-- name: first_ended
+SELECT id, state, exit_code, reason, finished_at FROM jobs WHERE number = ? AND finished_at IS NOT NULL
+ORDER BY finished_at, array_index LIMIT 1;
 
 -- name: ended_page
 -- Behind a place in the order of ids; of a single job the array index is NULL, which is behind nothing.
