@@ -93,11 +93,8 @@ def test_a_job_is_resubmitted_with_its_environment_and_without_what_is_past(offi
     again = resubmission(desk.store, "2", "r")
     assert again.env == {"A": "b"}
     before = json.loads(desk.row("2")["request"])
-    kept = {
-        key: value
-        for key, value in again.request.items()
-        if key not in ("after", "begin_at", "stdin", "tty", "array_limit")
-    }
+    past = ("after", "begin_at", "stdin", "tty", "array_limit")
+    kept = {key: value for key, value in again.request.items() if key not in past}
     assert kept == {key: before[key] for key in kept}
     assert [again.request[key] for key in past] == [[], None, False, None, None]
     assert desk.ask(again) == desk.ask(again) == {"id": "3", "ids": ["3"]}
