@@ -11,6 +11,8 @@ class Code(StrEnum):
     FITS = "fits"
     FITS_AFTER_PREEMPTING = "fits-after-preempting"
     PREEMPTED_FOR = "preempted-for"
+    STARTING_UP = "starting-up"
+    AFTER_STARTUP = "after-startup"
     HELD = "held"
     COMES_AFTER = "comes-after"
     ARRAY_LIMIT = "array-limit"
@@ -57,6 +59,8 @@ TEMPLATES = {
     Code.FITS: "starts on {0} of {1} free devices",
     Code.FITS_AFTER_PREEMPTING: "starts on {0} devices after preempting {1} of the jobs behind it",
     Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
+    Code.STARTING_UP: "starting up: no step yet; it keeps its devices for at most {0} until it makes one",
+    Code.AFTER_STARTUP: "needs {0} devices; free: {1}; {2} starts up and keeps its devices until its first step",
     Code.HELD: "held by its owner",
     Code.COMES_AFTER: "starts once {0} has succeeded",
     Code.ARRAY_LIMIT: "of its array, {0} may run at once",

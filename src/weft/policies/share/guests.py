@@ -106,6 +106,8 @@ class Guests:
         lane = guest.seating.lane
         if guest.seating.is_throttled:
             return lane == 0 or (self.has_lanes and lane != spot.holder.lane)
+        if guest.is_starting(view.now) and not self.classes.is_guaranteed(spot.holder):
+            return True  # it does not compute yet, and is looked at again when it does
         if lane or self._goes_before(spot.holder, guest) or not is_beside(spot, guest):
             return False
         return self._are_good_company(view, spot, guest)
