@@ -36,6 +36,8 @@ class Code(StrEnum):
     SEATED_OTHERWISE = "seated-otherwise"
     STARVED = "starved"
     STARVED_UNSEEN = "starved-unseen"
+    FIRST_SEAT = "first-seat"
+    FIRST_SEAT_OVER = "first-seat-over"
     PACKED = "packed"
     PACKED_KEPT = "packed-kept"
     PACKED_UNDONE = "packed-undone"
@@ -84,6 +86,8 @@ TEMPLATES = {
     Code.SEATED_OTHERWISE: "another policy seated it, by a rule that this one does not have",
     Code.STARVED: "beside {0} it made {1:.1%} of what it makes alone",
     Code.STARVED_UNSEEN: "beside {0} it made next to nothing for {1}",
+    Code.FIRST_SEAT: "new, and its declared memory fits: starts beside {0}",
+    Code.FIRST_SEAT_OVER: "has had its first share of device-time beside others; waits its turn",
     Code.PACKED: "packed with {0}, to be measured",
     Code.PACKED_KEPT: "packed with {0}: {1:+.0%}, kept",
     Code.PACKED_UNDONE: "packed with {0}, undone: {1:.2f}×",
