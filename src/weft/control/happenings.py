@@ -95,7 +95,7 @@ def event_in_words(kind: str, body: Json) -> str | None:
             return "made its first step"
         case "Measured":
             beside = f"beside {', '.join(body['neighbours'])}" if body["neighbours"] else "alone"
-            return f"measured: {body['rate_hz']:.3g} steps a second {beside}"
+            return f"measured: {body['rate_hz']:.3g} steps a second {beside}{_compared_in_words(body)}"
         case "Grown":
             needs_bytes = body["persistent_bytes"] + body["ephemeral_bytes"]
             return f"measured: it needs {needs_bytes / 2**20:.0f} MiB of a device by now"
@@ -112,6 +112,14 @@ def event_in_words(kind: str, body: Json) -> str | None:
         case "Reported":
             return _report_in_words(body)
     return None
+
+
+def _compared_in_words(body: Json) -> str:
+    """With how sure that is. Logs of earlier versions know no comparison."""
+    alone_hz, error = body.get("alone_hz"), body.get("error")
+    if not alone_hz or error is None:
+        return ""
+    return f", against {alone_hz:.3g} alone in the same window ({body['rate_hz'] / alone_hz:.0%} ± {error:.0%})"
 
 
 def _report_in_words(body: Json) -> str:

@@ -198,7 +198,7 @@ class House:
             found.append(self._writer.trouble)
         if self.desk.policy_error:
             found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
-        if self.desk.quotas and not self.desk.scheduler.heeds_quotas:
+        if self.desk.quotas and not self.desk.scheduler.heeds_classes:
             found.append(f"under the policy {self.policy_name} quotas and classes do not count; under weft they do")
         found += [warning for warnings in self.watched for warning in warnings()]
         return found + self._settings_warnings()

@@ -54,6 +54,7 @@ class Attempt:
         self.stays = (0, "")  # the order after which it is where it was though it should move, and why
         self.is_throttled = False
         self.was_throttled = False  # and nobody has set that right yet
+        self.is_compared = False  # and may stand for a second now and then
         self.pace = Pace()
         self.kill_at_s: float | None = None
         self.kills = 0

@@ -125,6 +125,7 @@ class Coordinator:
         await self._is_leaving.wait()
         for task in kept:
             task.cancel()
+        self._guard.comparisons.close()  # whoever stands for a comparison is to compute, whoever looks after it next
         self._ground.fences.remove()
 
     def _tasks(self) -> list[Tended]:
@@ -365,7 +366,8 @@ class Coordinator:
             if attempt.is_settled:
                 with contained("its place in its lane is not said", attempt):
                     attempt.set_lane_order()
-        for told in await self._measuring.look(self._company, asyncio.get_running_loop().time()):
+        compared = self._guard.comparisons.taken()
+        for told in await self._measuring.look(self._company, asyncio.get_running_loop().time(), compared):
             self._link.send(told)
 
     def _remove_lanes(self) -> None:

@@ -43,6 +43,10 @@ class FirstSeats:
         guests = (one for one in view.seated.values() if self._has_first_seat(one) and one.id not in leaving)
         return [Withdrawal(guest.id, reason) for guest in guests if self._is_over(guest, view.now)]
 
+    def seated(self, view: View) -> list[str]:
+        """Those who sit as newcomers."""
+        return [guest.id for guest in view.seated.values() if self._has_first_seat(guest)]
+
     def offers(self, view: View, are_peers: Peers, leaving: Container[str]) -> list[Offer]:
         """Each that waits, by arrival, to the device with the fewest members that has room for it."""
         if not self._has_news(view):

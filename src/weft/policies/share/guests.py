@@ -68,7 +68,8 @@ class Guests:
     def seat(self, view: View) -> Sharing:
         again = self._rejudged(view)
         leaving = {each.job_id: each for each in again.withdrawals}
-        undone, kept = self.packing.judged(view, leaving) if self.packing else ([], [])
+        spared = self.first.seated(view) if self.first else []  # they are together for a while, whatever comes of it
+        undone, kept = self.packing.judged(view, [*leaving, *spared]) if self.packing else ([], [])
         for each in (*undone, *self.starving.withdrawn(view)):
             leaving.setdefault(each.job_id, each)
         offers = [*again.offers]
