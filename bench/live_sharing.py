@@ -19,6 +19,7 @@ import weft
 from figures import Figure, show
 from inference import inference
 from live import weft_here
+from live_policies import policies_compared, startups
 from opportunistic import PARTS as OPPORTUNISTIC
 from opportunistic import by_duty_alone
 from packing_under_load import packing_under_load
@@ -210,6 +211,8 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     **OPPORTUNISTIC,
     "L1": lanes,
     "L4": inference,
+    "startup": startups,
+    "policies": policies_compared,
 }
 BY_NAME = {"duty": by_duty_alone}
 
@@ -223,7 +226,7 @@ def main() -> int:
     met = [_told(name, part) for name, part in (named if wanted else PARTS).items()]
     took_s = time.monotonic() - begun_s
     if not wanted:
-        met.append(show("In all", [Figure("all of this", f"{took_s:.0f} s", "< 600 s", took_s < 600)]))
+        met.append(show("In all", [Figure("all of this", f"{took_s:.0f} s", "< 900 s", took_s < 900)]))
     print("\nAll goals met." if all(met) else "\nSome goals were missed: see above.")
     return 0
 

@@ -1,6 +1,7 @@
 """A small training job for the live benchmarks: so much computing and so much waiting for its data in each step.
 
-python share_job.py STEPS WIDTH INPUT_MS    INPUT_MS is what a slow disk or network takes for a batch
+python share_job.py STEPS WIDTH INPUT_MS [IMPORT_S]    INPUT_MS is what a slow disk or network takes for a batch,
+IMPORT_S what importing takes on top of torch
 """
 
 from __future__ import annotations
@@ -37,5 +38,6 @@ def train(steps: int, width: int, input_s: float) -> None:
 
 
 if __name__ == "__main__":
-    steps, width, input_ms = sys.argv[1:]
+    steps, width, input_ms, *import_s = sys.argv[1:]
+    time.sleep(sum(map(float, import_s)))
     train(int(steps), int(width), float(input_ms) / 1000)

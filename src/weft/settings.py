@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import InputError
+from weft.core.values import STARTUP_S
 from weft.core.words import closest
 from weft.durations import parsed_seconds
 from weft.node.regular import WrongKindError, read_regular
@@ -28,6 +29,8 @@ class Settings:
     """From asking a job to end (SIGTERM) to ending it (SIGKILL)."""
     pause_grace_s: float = 10.0
     """How long a step boundary is waited for before a job is stopped where it stands."""
+    startup_s: float = STARTUP_S
+    """How long an attempt may take to its first step before it is charged and may be preempted; 0: not at all."""
     silent_s: float = 10.0
     """A coordinator that says nothing for so long hangs or is stopped, and is replaced; its jobs do not notice."""
     snapshot_rows: int = 5_000
@@ -53,6 +56,7 @@ KEYS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "devices": (lambda value: isinstance(value, str), 'a text like "cpu=4"'),
     "stop_grace_s": (lambda value: _is_number(value), "a number of seconds, 0 or more"),
     "pause_grace_s": (lambda value: _is_number(value), "a number of seconds, 0 or more"),
+    "startup_s": (lambda value: _is_number(value), "a number of seconds, 0 or more"),
     "silent_s": (lambda value: _is_number(value) and value > 0, "a number of seconds above 0"),
     "snapshot_rows": (
         lambda value: _is_number(value) and isinstance(value, int) and value >= 1,

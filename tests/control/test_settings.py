@@ -17,6 +17,7 @@ WRONG = {
     "devices that are a number": ("devices = 4", "devices = 4 is wrong", '"cpu=4"'),
     "a grace below zero": ("stop_grace_s = -1", "stop_grace_s = -1 is wrong", "0 or more"),
     "a grace that is a truth": ("pause_grace_s = true", "pause_grace_s = True is wrong", "0 or more"),
+    "a start-up that is a text": ('startup_s = "2m"', "startup_s = '2m' is wrong", "0 or more"),
     "a grace without end": ("pause_grace_s = inf", "pause_grace_s = inf is wrong", "0 or more"),
     "no number at all": ("log_days = nan", "log_days = nan is wrong", "0 or more"),
     "no patience at all": ("silent_s = 0", "silent_s = 0 is wrong", "above 0"),
@@ -64,12 +65,12 @@ def test_without_a_file_everything_is_as_by_default(tmp_path: Path) -> None:
 
 def test_everything_can_be_set(tmp_path: Path) -> None:
     (tmp_path / "weft.toml").write_text(
-        'policy = "fifo"\ndevices = "cpu=2"\nstop_grace_s = 0\npause_grace_s = 2.5\nsilent_s = 30\n'
+        'policy = "fifo"\ndevices = "cpu=2"\nstop_grace_s = 0\npause_grace_s = 2.5\nstartup_s = 7\nsilent_s = 30\n'
         "snapshot_rows = 100\nlog_days = 7\nstrict_memory = true\n"
         "[tenants.vision]\nquota = 4\n[tenants.speech]\nquota = 0\n"
     )
     quotas = {"vision": 4, "speech": 0}
-    expected = Settings("fifo", "cpu=2", 0, 2.5, 30, 100, log_days=7, strict_memory=True, quotas=quotas)
+    expected = Settings("fifo", "cpu=2", 0, 2.5, 7, 30, 100, log_days=7, strict_memory=True, quotas=quotas)
     assert load_settings(tmp_path / "weft.toml", {}, {}) == expected
 
 

@@ -20,12 +20,14 @@ from weft.core.events import (
     Finished,
     Grown,
     Held,
+    Launched,
     Lost,
     Measured,
     NodeJoined,
     NodeLost,
     Progressed,
     Released,
+    Stepped,
     Submitted,
     Woken,
 )
@@ -75,6 +77,8 @@ FACTS = {
     Finished: st.builds(Finished, TEXTS, GENERATIONS),
     Failed: st.builds(Failed, TEXTS, GENERATIONS),
     Lost: st.builds(Lost, TEXTS, GENERATIONS),
+    Launched: st.builds(Launched, TEXTS, GENERATIONS, NUMBERS),
+    Stepped: st.builds(Stepped, TEXTS, GENERATIONS),
     Progressed: st.builds(Progressed, TEXTS, GENERATIONS, NUMBERS),
     Measured: st.builds(
         Measured, TEXTS, GENERATIONS, NUMBERS, NUMBERS, SIZES, SIZES, st.lists(TEXTS, max_size=3).map(tuple)

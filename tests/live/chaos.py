@@ -32,7 +32,7 @@ from weft.node.processes import process
 from weft.sim.named import policies_asked
 
 WITNESS = Path(__file__).with_name("witness.py")
-SETTINGS = "silent_s = 1.5\nstop_grace_s = 0.5\npause_grace_s = 0.5\nsnapshot_rows = 200\n"
+SETTINGS = "silent_s = 1.5\nstop_grace_s = 0.5\npause_grace_s = 0.5\nstartup_s = 0.5\nsnapshot_rows = 200\n"
 
 weft.client.RESTART_S = 0.2  # nobody but us starts the daemon again, and not while we wait for it
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 from property_helpers import POLICIES, Twin, Variant, build, check_reasons, is_incremental, label, steady, variants_of
 
-from weft.core.commands import Seat, Start, WakeAt
+from weft.core.commands import Preempt, Seat, Start, WakeAt
 from weft.core.events import (
     Cancelled,
     DevicesBlocked,
@@ -27,12 +27,14 @@ from weft.core.events import (
     Finished,
     Grown,
     Held,
+    Launched,
     Lost,
     Measured,
     NodeJoined,
     NodeLost,
     Progressed,
     Released,
+    Stepped,
     Submitted,
     Woken,
 )
@@ -70,8 +72,12 @@ class Anything(RuleBasedStateMachine):
         return Twin(self.variant) if is_incremental(self.variant) else build(self.variant)
 
     def tell(self, *events: Event) -> None:
+        named = {getattr(event, "job_id", "") for event in events}
+        starting = {job.id for job in self.computing() if job.is_starting(self.now) and job.id not in named}
         for command in self.scheduler.handle(events, self.now):
             match command:
+                case Preempt():
+                    assert command.job_id not in starting, f"{command} though it starts up and nobody is guaranteed"
                 case WakeAt():
                     self.wake_at = command.time_s
                 case Start() | Seat():
@@ -228,6 +234,25 @@ class Anything(RuleBasedStateMachine):
     def progress(self, at: int, share: float) -> None:
         job = self.pick_computing(at)
         self.tell(Progressed(job.id, job.generation, round(share * (job.spec.declared_steps or 0.0), 2)))
+
+    @precondition(lambda self: self.computing())
+    @rule(
+        pause_s=PAUSES_S, some=st.sets(st.integers(0, 9), min_size=1), startup_s=st.sampled_from((0.0, 1.0, 5.0, 80.0))
+    )
+    def launch(self, pause_s: float, some: set[int], startup_s: float) -> None:
+        """Attempts are launched; whose devices those are is decided before anybody knows of it."""
+        self.let_pass(pause_s)
+        jobs = {job.id: job for job in map(self.pick_computing, some)}
+        self.tell(*(Launched(job.id, job.generation, startup_s) for job in jobs.values()))
+
+    @precondition(lambda self: self.computing())
+    @rule(pause_s=PAUSES_S, at=st.integers(0, 9))
+    def make_a_first_step(self, pause_s: float, at: int) -> None:
+        self.let_pass(pause_s)
+        if self.computing():
+            job = self.pick_computing(at)
+            self.tell(Stepped(job.id, job.generation))
+            assert not job.is_starting(self.now)
 
     @precondition(lambda self: self.computing())
     @rule(

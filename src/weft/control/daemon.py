@@ -60,7 +60,8 @@ async def serve(
     )
 
     def load() -> Desk:
-        return folded(home, store, house.new_policy() if house else named.build(), settings.quotas)
+        policy = house.new_policy() if house else named.build()
+        return folded(home, store, policy, settings.quotas, settings.startup_s)
 
     house: House | None = None
     writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)

@@ -10,6 +10,7 @@ from weft.control.company import common, computing, place_of
 from weft.control.orders import Order, pause_order, run_order, stop_order
 from weft.control.record import Record
 from weft.core.commands import Allocation, Command, Preempt, Seat, Seating, Start, Stop, Tell, Unseat, WakeAt
+from weft.core.events import Launched
 from weft.core.plain import plain, plain_reason
 from weft.core.reasons import Code
 
@@ -56,6 +57,8 @@ def launch(desk: Desk, record: Record, now: float) -> None:
     record.granted_at, record.attempt_started_at = now, None
     desk.out.attempts[record.id, record.attempt] = record.attempt_row()
     desk.out.orders.append(_run(desk, record))
+    if desk.startup_s:
+        desk.tell(Launched(record.id, desk.job(record.id).generation, desk.startup_s), now)
 
 
 def all_orders(desk: Desk) -> list[Order]:
@@ -131,12 +134,12 @@ def _run_on(desk: Desk, command: Start | Seat, place: Start | Seating, now: floa
     record = desk.records[command.job_id]
     record.devices = tuple(map(desk.floor.name, desk.floor.held(desk.scheduler.ledger, place.allocation)))
     record.lane_base, record.lane_weight = place.base, place.weight
+    desk.note(type(command).__name__, record.id, plain(command))
     if not record.is_alive:
         launch(desk, record, now)
     else:
         desk.out.attempts[record.id, record.attempt] = record.attempt_row()
         desk.out.orders += [] if record.ending else [_run(desk, record)]
-    desk.note(type(command).__name__, record.id, plain(command))
 
 
 def _others_on(desk: Desk, job_id: str, left: Allocation) -> list[tuple[Record, int]]:

@@ -71,6 +71,8 @@ class Desk:
     quotas: Mapping[str, int] = field(default_factory=dict)
     boot_id: str = ""
     """Of the node, when it last said hello."""
+    startup_s: float = 0.0
+    """What is allowed an attempt from its launch to its first step."""
     is_closing: bool = False
     """After `StopAll`: whoever waits goes on waiting, until the next start."""
     must_tell_all: bool = False
@@ -104,7 +106,7 @@ class Desk:
         for job_id in self.touched:
             if job_id in self.records:
                 job = self.job(job_id)
-                spent = {"run_s": job.run_s(now), "wait_s": job.wait_s(now)}
+                spent = {"run_s": job.held_s(now), "wait_s": job.wait_s(now)}
                 out.rows[job_id] = self.records[job_id].row(self.state(job_id), **spent)
         self.version += 1
         return out
@@ -132,7 +134,7 @@ class Desk:
         """Who runs with a limit, and in how many seconds it will have reached that; a guest's time counts in part."""
         running = [(self.records[job.id], job) for job in computing(self.scheduler.ledger)]
         return [
-            (record, (record.limit_s - job.run_s(now)) / job.speed)
+            (record, (record.limit_s - job.held_s(now)) / job.speed)
             for record, job in running
             if record.limit_s is not None and not record.ending
         ]

@@ -53,7 +53,7 @@ def _stop(desk: Desk, record: Record, ending: Ending, now: float) -> None:
 
 def _end_one(desk: Desk, record: Record, ending: Ending, now: float) -> None:
     job = desk.job(record.id)
-    spent = {"run_s": job.run_s(now), "wait_s": job.wait_s(now)}
+    spent = {"run_s": job.held_s(now), "wait_s": job.wait_s(now)}
     if ending.state is State.CANCELLED:
         desk.tell(Cancelled(record.id), now)
     else:

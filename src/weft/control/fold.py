@@ -28,7 +28,7 @@ NAMESAKES = 20
 """So many of the last jobs of a name tell how fast it is on each device type."""
 
 
-def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
+def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int], startup_s: float = 0.0) -> Desk:
     snapshot = store.last_snapshot()
     ledger = restored(snapshot[2]) if snapshot else Ledger(Cluster(()))
     scheduler = Scheduler(ledger, policy)
@@ -66,6 +66,7 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
         floor,
         quotas,
         store.setting("boot id") or "",
+        startup_s,
         settling={(record.id, record.attempt) for record in roster.alive.values()},
     )
 

@@ -106,7 +106,7 @@ class _Forecast:
         job, total_s = self._scheduler.ledger.jobs[job_id], self._total_run_s(job_id)
         if total_s is None:
             return
-        has_run_s = job.run_s(self._now)
+        has_run_s = job.held_s(self._now)
         left_s = total_s - has_run_s if total_s > has_run_s else has_run_s
         self._generations[job_id] = generation
         heappush(self._ends, (self._now + max(left_s / job.speed, 0.001), job_id, generation))

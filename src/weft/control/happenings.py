@@ -92,6 +92,8 @@ def event_in_words(kind: str, body: Json) -> str | None:
     match kind:
         case "Submitted":
             return "submitted"
+        case "Stepped":
+            return "made its first step"
         case "Measured":
             beside = f"beside {', '.join(body['neighbours'])}" if body["neighbours"] else "alone"
             return f"measured: {body['rate_hz']:.3g} steps a second {beside}{_compared_in_words(body)}"

@@ -111,10 +111,10 @@ def read_problems(home: Home) -> list[str]:
         return list(error.problems)
 
 
-def folded(home: Home, store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
+def folded(home: Home, store: Store, policy: Decider, quotas: Mapping[str, int], startup_s: float = 0.0) -> Desk:
     """The desk that a log makes; DamageError, with the rows that are at fault, if it makes none."""
     try:
-        desk = load_desk(store, policy, quotas)
+        desk = load_desk(store, policy, quotas, startup_s)
     except StoreError:
         raise
     except Exception as error:

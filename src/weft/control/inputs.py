@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.core.events import Grown, Measured
+from weft.core.events import Grown, Measured, Stepped
 from weft.core.value import value
 from weft.core.view import Decider
 
@@ -81,10 +81,11 @@ class Report:
 
 @value
 class Measurement:
-    """What a node has measured of an attempt: its rate over a stable stretch, or memory that it did not need before."""
+    """What a node has seen of an attempt: its first step, its rate over a stable stretch, or memory that it did not
+    need before."""
 
     attempt: int
-    measured: Measured | Grown
+    measured: Measured | Grown | Stepped
 
 
 @value

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from weft.control.inputs import Devices, Hello, Measurement, Report
-from weft.control.measuring import growth_of, measurement_of
+from weft.control.measuring import first_step_of, growth_of, measurement_of
 from weft.control.orders import Order
 from weft.control.peers import peer_of
 from weft.control.record import Record
@@ -271,6 +271,7 @@ class Link:
                 told = progress_of(said)
                 if record is not None and record.attempt == told.get("attempt"):
                     record.note(told)
+                    self._tell(first_step_of(self._writer.desk, job_id, told))
                     self._tell(growth_of(self._writer.desk, job_id, told))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.control.inputs import Measurement
 from weft.control.memory import MOST_COUNTED
-from weft.core.events import Grown, Measured
+from weft.core.events import Grown, Measured, Stepped
 from weft.core.job import Job
 
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ def growth_of(desk: Desk, job_id: str, progress: Mapping[str, Any]) -> Measureme
         return None
     grown = Grown(job_id, progress["generation"], *map(int, sizes))
     return Measurement(record.attempt, grown) if _is_news(grown, desk.job(job_id)) else None
+
+
+def first_step_of(desk: Desk, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
+    """From what a node says of a job every second: that it has made its first step, if nobody knew that."""
+    record = desk.records.get(job_id)
+    if record is None or not record.is_alive or not _is_number(progress.get("step")) or not progress["step"]:
+        return None
+    job = desk.job(job_id)
+    return Measurement(record.attempt, Stepped(job_id, job.generation)) if job.startup_left_s else None
 
 
 def _measured_of(message: Mapping[str, Any]) -> Measured | None:
@@ -90,6 +99,10 @@ def measured(desk: Desk, word: Measurement, now: float) -> None:
     if record is None or not record.is_alive or record.ending or record.attempt != word.attempt:
         return
     job = desk.job(record.id)
+    if isinstance(word.measured, Stepped):
+        if job.startup_left_s and job.generation == word.measured.generation:
+            desk.tell(word.measured, now)
+        return
     if not job.is_computing or job.generation != word.measured.generation:
         return
     if isinstance(word.measured, Measured):

@@ -96,7 +96,7 @@ def settle(store: Store, on_disk: OnDisk, reached: Watermark, instance: str) -> 
     out = desk.out
     for job_id in desk.touched:
         job = desk.job(job_id)
-        spent = {"run_s": job.run_s(now), "wait_s": job.wait_s(now)}
+        spent = {"run_s": job.held_s(now), "wait_s": job.wait_s(now)}
         out.rows[job_id] = desk.records[job_id].row(desk.state(job_id), **spent)
     settings = [("log id", reached.log), ("instance", instance), ("last number", str(last_number))]
     desk.note("Settled", None, {"last_number": last_number})

@@ -17,6 +17,7 @@ from weft.core.job import Job
 from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
 from weft.core.value import value
+from weft.core.words import span
 from weft.home import Home
 
 Json = dict[str, Any]
@@ -83,7 +84,7 @@ class Views:
             record.array_index,
             record.request,
             state,
-            "" if job.seating else self.reason(desk, record.id, now),
+            "" if job.seating and not job.is_starting(now) else self.reason(desk, record.id, now),
             record.attempt,
             record.devices if state is State.RUNNING else (),
             record.submitted_at,
@@ -93,7 +94,7 @@ class Views:
             self._positions.of(job),
             record.metrics,
             eta_s(record),
-            job.run_s(now),
+            job.held_s(now),
             job.wait_s(now),
             record.preemptions,
             record.unseats,
@@ -204,6 +205,9 @@ class Views:
             return str(Reason(Code.ENDING, (ending.reason,)))
         if not desk.floor.devices:
             return "no node is there yet"
+        job = desk.job(job_id)
+        if job.is_starting(self._now):
+            return str(Reason(Code.STARTING_UP, (span(job.served_from_s - self._now),)))
         position = self._positions.of(desk.job(job_id)) or 0
         if position > EXPLAINED:
             return str(Reason(Code.IN_LINE, (position - 1,)))

@@ -147,7 +147,7 @@ def _forecast(desk: Desk, store: Store, job_id: str, now: float, policy: Callabl
         expected_s = namesake["run_s"] if namesake else mean_s
         expected[record.id] = min(expected_s, record.limit_s) if record.limit_s else expected_s
         if record.ending:
-            expected[record.id] = desk.scheduler.ledger.jobs[record.id].run_s(now) + ENDING_S
+            expected[record.id] = desk.scheduler.ledger.jobs[record.id].held_s(now) + ENDING_S
     taken, like_it, quotas = snapshot(desk.scheduler.ledger), policy(), desk.quotas
 
     def estimate() -> Json:

@@ -33,6 +33,23 @@ class Failed:
 
 
 @value
+class Launched:
+    """An attempt of the job was launched on its devices. Until its first step it starts up, for so long at most."""
+
+    job_id: str
+    generation: int
+    startup_s: float
+
+
+@value
+class Stepped:
+    """The attempt has made its first step: it has started up."""
+
+    job_id: str
+    generation: int
+
+
+@value
 class Progressed:
     """The driver measured how far the job has come; replaces what the ledger had reckoned.
 
@@ -145,6 +162,8 @@ Event = (
     | Finished
     | Failed
     | Lost
+    | Launched
+    | Stepped
     | Progressed
     | Measured
     | Grown

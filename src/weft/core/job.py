@@ -43,12 +43,15 @@ class Job:
         "measured",
         "rate_hz",
         "seating",
+        "served_from_s",
         "settled_run_s",
+        "settled_startup_s",
         "settled_steps",
         "settled_wait_s",
         "since_s",
         "spec",
         "speed",
+        "startup_left_s",
         "state",
         "tenant",
         "tie",
@@ -77,11 +80,14 @@ class Job:
         self.alone_on = ("", 0)  # the device type, and over how many nodes it was spread then: elsewhere it is another
         self.holds: tuple[Reason, ...] = ()
         self.since_s = now
+        self.served_from_s = now  # while it computes: from when on it is charged; later than now while it starts up
+        self.startup_left_s = 0.0  # as of since_s: how much longer its attempt may take to its first step
         self.first_start_s = math.inf
         self.first_wait_s = 0.0  # how long it had waited when it first started
         self.best_rate_hz = best_rate_hz
         self.rate_hz = best_rate_hz
         self.settled_run_s = 0.0
+        self.settled_startup_s = 0.0
         self.settled_wait_s = 0.0
         self.settled_steps = 0.0
 
@@ -131,9 +137,23 @@ class Job:
         declared_bytes = self.spec.memory_bytes
         return None if declared_bytes is None else Memory(declared_bytes // self.gang_size, 0)
 
+    def is_starting(self, now: float) -> bool:
+        """Whether it computes and its attempt has made no step yet, within the time that is allowed for that."""
+        return now < self.served_from_s and self.speed > 0.0
+
+    def served_elapsed_s(self, now: float) -> float:
+        """The time of its present lease that counts as service."""
+        return now - self.served_from_s if now > self.served_from_s else 0.0
+
     def run_s(self, now: float) -> float:
-        """How long it has held devices, all leases; time as a guest counts by what part of them it had."""
-        return self.settled_run_s + self.speed * (now - self.since_s)
+        """How long it has computed on devices, all leases, start-ups left out; time as a guest counts by what part of
+        them it had. This is what it is charged."""
+        return self.settled_run_s + self.speed * self.served_elapsed_s(now)
+
+    def held_s(self, now: float) -> float:
+        """The same with its start-ups: what people see, and what a time limit counts."""
+        started_s = self.settled_startup_s + self.speed * (min(now, self.served_from_s) - self.since_s)
+        return self.run_s(now) + started_s
 
     def wait_s(self, now: float) -> float:
         """How long it has waited: the one definition, live and simulated. All the time since it was submitted in which
@@ -146,11 +166,17 @@ class Job:
 
     def attained(self, now: float) -> float:
         """Its attained service in device-seconds."""
-        return self.gang_size * (self.settled_run_s + self.speed * (now - self.since_s))
+        if now <= self.served_from_s:
+            return self.gang_size * self.settled_run_s
+        return self.gang_size * (self.settled_run_s + self.speed * (now - self.served_from_s))
+
+    def charged_from_s(self, now: float) -> float:
+        """From when on it is charged if it computes from now on, as far as is known."""
+        return self.served_from_s if self.served_from_s > now else now
 
     def steps_done(self, now: float) -> float:
         """Steps done: as measured when last reported, reckoned by its known rate since."""
-        return self.settled_steps + self.speed * (now - self.since_s) * self.rate_hz
+        return self.settled_steps + self.speed * self.served_elapsed_s(now) * self.rate_hz
 
     def remaining_s(self, now: float) -> float:
         """Seconds to its declared end where it runs, or on its best type; infinite for a job that declares none."""

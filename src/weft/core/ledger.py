@@ -31,6 +31,7 @@ class Change(StrEnum):
     QUEUED = "queued"
     LEFT = "left"
     PROGRESSED = "progressed"
+    STARTUP = "startup"
     MEASURED = "measured"
 
 
@@ -130,12 +131,14 @@ class Ledger:
         job.lane = start.lane
         job.speed = 1.0
         job.rate_hz = job.spec.rate_hz(self.nodes[start.allocation[0][0]].device_type)
+        job.served_from_s = now + job.startup_left_s
         if job.generation == 1:
             job.first_start_s = now
             job.first_wait_s = job.settled_wait_s
         self.devices_held += job.gang_size
         self.running[job.id] = job
         self.tenants.widen(job.tenant, job.gang_size, now)
+        self.tenants.excuse(job, now)
         if self.seats.guests:
             self.make_way(job, Code.SEAT_TAKEN, now)
             if job.spec.cpus:
@@ -157,11 +160,13 @@ class Ledger:
         job.seating = seating
         job.speed = seating.speed
         job.rate_hz = job.spec.rate_hz(self.nodes[seating.allocation[0][0]].device_type)
+        job.served_from_s = now + job.startup_left_s
         if job.generation == 1:
             job.first_start_s = now
             job.first_wait_s = job.settled_wait_s
         self.seats.take(job)
         self.tenants.seat(job.tenant, job.gang_size * job.speed, now)
+        self.tenants.excuse(job, now)
         self.changes.append((Change.PROGRESSED, job))
         return Seat(job.id, job.generation, seating, reason)
 
@@ -173,6 +178,7 @@ class Ledger:
         self.tenants.seat(job.tenant, -job.gang_size * job.speed, now)
         job.last_allocation, job.seating = job.seating.allocation, None
         job.speed = 0.0
+        self.tenants.excuse(job, now)
         job.rate_hz = job.best_rate_hz
         self.changes.append((Change.PROGRESSED, job))
 
@@ -182,7 +188,7 @@ class Ledger:
         Since when it sits is as before, so what it has had by now is kept in the settled figures.
         """
         assert job.seating is not None
-        slower, elapsed_s = job.speed - speed, now - job.since_s
+        slower, elapsed_s = job.speed - speed, job.served_elapsed_s(now)
         job.settled_run_s += slower * elapsed_s
         job.settled_steps += slower * elapsed_s * job.rate_hz
         self.tenants.seat(job.tenant, -job.gang_size * slower, now)
@@ -224,16 +230,47 @@ class Ledger:
         self.devices_held -= job.gang_size
         del self.running[job.id]
         self.tenants.widen(job.tenant, -job.gang_size, now)
+        self.tenants.excuse(job, now)
 
     def settle(self, job: Job, now: float) -> None:
         """Charge the time since the last change to whatever the job was doing."""
-        elapsed_s = now - job.since_s
-        job.since_s = now
         if job.speed:
-            job.settled_run_s += job.speed * elapsed_s
-            job.settled_steps += job.speed * elapsed_s * job.rate_hz
+            served_s = job.served_elapsed_s(now)
+            job.settled_run_s += job.speed * served_s
+            job.settled_steps += job.speed * served_s * job.rate_hz
+            if job.served_from_s > job.since_s:
+                self._settle_startup(job, now)
         elif job.is_waiting:
-            job.settled_wait_s += elapsed_s
+            job.settled_wait_s += now - job.since_s
+        job.since_s = job.served_from_s = now
+
+    # ---- starting up
+
+    def begin_startup(self, job: Job, startup_s: float, now: float) -> None:
+        """An attempt was launched: until its first step, or for so long, it is not charged.
+
+        In all a job gets no more of that than `startup_s` and what it has been charged: one that fails and is tried
+        again, over and over, would never be charged otherwise.
+        """
+        self.settle(job, now)
+        excused_s = startup_s + job.settled_run_s - job.settled_startup_s
+        job.startup_left_s = max(0.0, min(startup_s, excused_s))
+        job.served_from_s = now + job.startup_left_s
+        self.tenants.excuse(job, now)
+        self.changes.append((Change.STARTUP, job))
+
+    def end_startup(self, job: Job, now: float) -> None:
+        """Its first step is made, or its attempt is gone."""
+        is_starting, job.startup_left_s = job.is_starting(now), 0.0
+        if is_starting:
+            job.served_from_s = now
+            self.tenants.excuse(job, now)
+            self.changes.append((Change.STARTUP, job))
+
+    def _settle_startup(self, job: Job, now: float) -> None:
+        started_s = min(now, job.served_from_s) - job.since_s
+        job.settled_startup_s += job.speed * started_s
+        job.startup_left_s = max(0.0, job.startup_left_s - started_s)
 
     # ---- from a snapshot
 
@@ -351,3 +388,5 @@ class Ledger:
             assert fits(self, device, together), f"{together} do not fit on {device}"
         for job in self.jobs.values():
             assert job.speed == (1.0 if job.is_running else job.seating.speed if job.seating else 0.0), f"{job!r}"
+            assert job.startup_left_s >= 0.0, f"{job!r}"
+            assert job.served_from_s >= job.since_s, f"{job!r}"

@@ -12,6 +12,8 @@ class Code(StrEnum):
     FITS_AFTER_PREEMPTING = "fits-after-preempting"
     PREEMPTED_FOR = "preempted-for"
     PAUSED = "paused"
+    STARTING_UP = "starting-up"
+    AFTER_STARTUP = "after-startup"
     HELD = "held"
     COMES_AFTER = "comes-after"
     DEPENDS = "depends"
@@ -42,6 +44,8 @@ class Code(StrEnum):
     SEATED_OTHERWISE = "seated-otherwise"
     STARVED = "starved"
     STARVED_UNSEEN = "starved-unseen"
+    FIRST_SEAT = "first-seat"
+    FIRST_SEAT_OVER = "first-seat-over"
     PACKED = "packed"
     PACKED_KEPT = "packed-kept"
     PACKED_KEPT_WITHIN = "packed-kept-within"
@@ -72,6 +76,8 @@ TEMPLATES = {
     Code.FITS_AFTER_PREEMPTING: "starts on {0} devices after preempting {1} of the jobs behind it",
     Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
     Code.PAUSED: "paused by its owner",
+    Code.STARTING_UP: "starting up: no step yet; it keeps its devices for at most {0} until it makes one",
+    Code.AFTER_STARTUP: "needs {0} devices; free: {1}; {2} starts up and keeps its devices until its first step",
     Code.HELD: "held by its owner",
     Code.COMES_AFTER: "starts once {0} has succeeded",
     Code.DEPENDS: "starts once {0}",
@@ -102,6 +108,8 @@ TEMPLATES = {
     Code.SEATED_OTHERWISE: "another policy seated it, by a rule that this one does not have",
     Code.STARVED: "beside {0} it made {1:.1%} of what it makes alone",
     Code.STARVED_UNSEEN: "beside {0} it made next to nothing for {1}",
+    Code.FIRST_SEAT: "new, and its declared memory fits: starts beside {0}",
+    Code.FIRST_SEAT_OVER: "has had its first share of device-time beside others; waits its turn",
     Code.PACKED: "packed with {0}, to be measured",
     Code.PACKED_KEPT: "packed with {0}: {1:+.0%}, kept",
     Code.PACKED_KEPT_WITHIN: "packed with {0}: {1:+.0%} ± {2:.0%}, kept",

@@ -5,6 +5,7 @@ An event that does not fit the job's state raises and changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -20,12 +21,14 @@ from weft.core.events import (
     Finished,
     Grown,
     Held,
+    Launched,
     Lost,
     Measured,
     NodeJoined,
     NodeLost,
     Progressed,
     Released,
+    Stepped,
     Submitted,
     Woken,
 )
@@ -95,6 +98,23 @@ def _lost(ledger: Ledger, event: Lost, now: float) -> None:
         ledger.changes.append((QUEUED, job))
     elif job.seating:
         ledger.vacate(job, now)
+    ledger.end_startup(job, now)
+
+
+def _launched(ledger: Ledger, event: Launched, now: float) -> None:
+    job = ledger.jobs.get(event.job_id)
+    if job is None or job.generation != event.generation or not job.is_computing:
+        return  # a late word of a lease that is over
+    if not 0.0 <= event.startup_s < math.inf:
+        raise IllegalEventError(f"{job!r} is launched with {event.startup_s} s to start up in")
+    ledger.begin_startup(job, event.startup_s, now)
+
+
+def _stepped(ledger: Ledger, event: Stepped, now: float) -> None:
+    """One that was told to pause may have made its first step before it did."""
+    job = ledger.jobs.get(event.job_id)
+    if job is not None and job.generation == event.generation:
+        ledger.end_startup(job, now)
 
 
 def _held(ledger: Ledger, event: Held, now: float) -> None:
@@ -127,7 +147,7 @@ def _released(ledger: Ledger, event: Released, now: float) -> None:
 def _progressed(ledger: Ledger, event: Progressed, now: float) -> None:
     job = ledger.jobs.get(event.job_id)
     if job is not None and job.generation == event.generation:
-        job.settled_steps = event.steps_done - job.speed * (now - job.since_s) * job.rate_hz
+        job.settled_steps = event.steps_done - job.speed * job.served_elapsed_s(now) * job.rate_hz
         if job.state is not State.HELD:
             ledger.changes.append((Change.PROGRESSED, job))
 
@@ -136,6 +156,7 @@ def _measured(ledger: Ledger, event: Measured, now: float) -> None:
     job = ledger.jobs.get(event.job_id)
     if job is None or job.generation != event.generation:
         return  # a late word of a lease that is over
+    ledger.end_startup(job, now)  # nobody measures a job without steps
     before, job.measured = job.memory, event
     if not event.neighbours:
         where = job.seating.allocation if job.seating else job.allocation or job.last_allocation
@@ -224,6 +245,8 @@ RECORDERS: Mapping[type, Callable[[Ledger, Any, float], None]] = MappingProxyTyp
         Finished: _ended,
         Failed: _ended,
         Lost: _lost,
+        Launched: _launched,
+        Stepped: _stepped,
         Progressed: _progressed,
         Measured: _measured,
         Grown: _grown,

@@ -28,7 +28,10 @@ from weft.core.transitions import State
 from weft.core.values import Cluster
 
 ENCODE = json.JSONEncoder().encode
-SETTLED = ("since_s", "first_wait_s", "best_rate_hz", "rate_hz", "settled_run_s", "settled_wait_s", "settled_steps")
+SETTLED = (
+    "since_s", "first_wait_s", "best_rate_hz", "rate_hz", "settled_run_s", "settled_startup_s", "settled_wait_s",
+    "settled_steps", "startup_left_s",
+)  # fmt: skip
 """Numbers of a job that are kept as they are."""
 AT_FIRST: Mapping[str, Any] = {
     "state": State.PENDING,
@@ -46,10 +49,13 @@ AT_FIRST: Mapping[str, Any] = {
     "best_rate_hz": 1.0,
     "rate_hz": 1.0,
     "settled_run_s": 0.0,
+    "settled_startup_s": 0.0,
     "settled_wait_s": 0.0,
     "settled_steps": 0.0,
+    "served_from_s": None,
+    "startup_left_s": 0.0,
 }
-"""What a job has when it is submitted; `since_s` is then when it came."""
+"""What a job has when it is submitted; `since_s` is then when it came, and it is charged from when it computes."""
 
 
 def snapshot(ledger: Ledger) -> dict[str, Any]:
@@ -124,6 +130,7 @@ def _plain_job(job: Job) -> dict[str, Any]:
         "measured": [plain(each) if each else None for each in (job.measured, job.alone)],
         "alone_on": job.alone_on,
         "holds": [plain_reason(hold) for hold in job.holds],
+        "served_from_s": job.served_from_s if job.served_from_s != job.since_s else None,
         **{name: getattr(job, name) for name in SETTLED},
     }
     changed = {name: value for name, value in fields.items() if value != AT_FIRST[name]}
@@ -152,6 +159,7 @@ def _job(given: dict[str, Any]) -> Job:
     _restore_sharing(job, fields)
     for name in SETTLED:
         setattr(job, name, fields[name])
+    job.served_from_s = job.since_s if fields["served_from_s"] is None else fields["served_from_s"]
     return job
 
 

@@ -9,20 +9,27 @@ from weft.core.job import Job
 
 
 class _Account:
-    __slots__ = ("devices_held", "guest_devices", "settled", "since_s")
+    __slots__ = ("devices_held", "excused", "guest_devices", "settled", "since_s")
 
     def __init__(self) -> None:
         self.settled = 0.0
         self.since_s = 0.0
         self.devices_held = 0
         self.guest_devices = 0.0  # its guests' parts of devices that it does not hold, together
+        self.excused: dict[str, tuple[float, float]] = {}  # jobs that start up: their devices, and until when at most
 
     def attained(self, now: float) -> float:
-        return self.settled + (self.devices_held + self.guest_devices) * (now - self.since_s)
+        attained = self.settled + (self.devices_held + self.guest_devices) * (now - self.since_s)
+        return attained - self._excused(now) if self.excused else attained
 
     def settle(self, now: float) -> None:
-        self.settled += (self.devices_held + self.guest_devices) * (now - self.since_s)
-        self.since_s = now
+        self.settled, self.since_s = self.attained(now), now
+        if self.excused:
+            self.excused = {job_id: each for job_id, each in self.excused.items() if each[1] > now}
+
+    def _excused(self, now: float) -> float:
+        """What its jobs have held since the last change without being charged."""
+        return sum(devices * max(0.0, min(now, until_s) - self.since_s) for devices, until_s in self.excused.values())
 
 
 class Tenants:
@@ -59,6 +66,16 @@ class Tenants:
         account.settle(now)
         account.guest_devices += devices
 
+    def excuse(self, job: Job, now: float) -> None:
+        """From now on the tenant is charged for this job as the job itself is: not while it starts up."""
+        account = self._accounts[job.tenant]
+        if job.is_starting(now):
+            account.settle(now)
+            account.excused[job.id] = (job.gang_size * job.speed, job.served_from_s)
+        elif job.id in account.excused:
+            account.settle(now)
+            account.excused.pop(job.id, None)
+
     def settled(self) -> dict[str, tuple[float, float]]:
         """What each tenant had had when what it uses last changed, and when that was."""
         return {tenant: (account.settled, account.since_s) for tenant, account in self._accounts.items()}
@@ -74,6 +91,8 @@ class Tenants:
             account.devices_held += job.gang_size
         else:
             account.guest_devices += job.gang_size * job.speed
+        if job.served_from_s > account.since_s and job.speed:
+            account.excused[job.id] = (job.gang_size * job.speed, job.served_from_s)
 
     def validate(self, jobs: Iterable[Job]) -> None:
         held = dict.fromkeys(self._accounts, 0)

@@ -13,6 +13,9 @@ from weft.core.value import value
 EPSILON_S = 1e-6
 """Two instants closer than this are one; that little work remaining is none."""
 
+STARTUP_S = 120.0
+"""So long an attempt may take to its first step before it is charged and may be preempted, unless a setting says."""
+
 
 class JobClass(StrEnum):
     """How a job stands to the others on its devices."""

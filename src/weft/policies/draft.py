@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.core.job import Job
@@ -38,6 +38,7 @@ class Draft:
         returns_home: bool = False,
         reservations: Reservations | None = None,
         staying: Staying | None = None,
+        is_guaranteed: Callable[[Job], bool] = lambda job: False,
     ) -> None:
         self.view = view
         self.room = Room(view)
@@ -52,11 +53,16 @@ class Draft:
         self._returns_home = returns_home
         self._reservations = reservations
         self._staying = staying or Staying()
+        self._is_guaranteed = is_guaranteed
         self._evictable = {
             job.id: Standing(job, placement_of(job)) for job in eviction_line if not is_protected(job, view.now)
         }
+        self._starting = {
+            job.id: Standing(job, placement_of(job)) for job in eviction_line if only_starts_up(job, view.now)
+        }
+        """Who is evicted only for guaranteed jobs."""
         self._evictable_total = dict.fromkeys(self.room.total, 0)
-        for standing in self._evictable.values():
+        for standing in (*self._evictable.values(), *self._starting.values()):
             self._evictable_total[self.room.kind_of(standing.placement)] += standing.job.gang_size
         self._evicted: dict[str, tuple[Standing, Reason]] = {}
         self._grants: list[Grant] = []
@@ -90,7 +96,7 @@ class Draft:
         return Plan(self._grants, evictions, wake_at)
 
     def _keep(self, job: Job) -> None:
-        standing = self._evictable.pop(job.id, None)
+        standing = self._evictable.pop(job.id, None) or self._starting.pop(job.id, None)
         if standing is not None:
             self._evictable_total[self.room.kind_of(standing.placement)] -= job.gang_size
 
@@ -122,10 +128,15 @@ class Draft:
         return False
 
     def _start_evicting(self, job: Job, kinds: Sequence[str]) -> bool:
+        if self._make_way(job, kinds, self._behind):
+            return True
+        return bool(self._starting) and self._is_guaranteed(job) and self._make_way(job, kinds, self._all_behind)
+
+    def _make_way(self, job: Job, kinds: Sequence[str], behind: Callable[[str], list[Standing]]) -> bool:
         home, place = self._home_of(job, kinds), self._place_for(job)
         if home is not None:
             kind = self.room.kind_of(home)
-            leaving = make_way_home(home, self.room, self._behind(kind))
+            leaving = make_way_home(home, self.room, behind(kind))
             if leaving is not None:
                 self._take_from(job, home, leaving)
                 return True
@@ -134,9 +145,9 @@ class Draft:
             if self._evictable_total.get(kind, 0) == 0 or free + self._evictable_total[kind] < job.gang_size:
                 continue
             if job.spec.is_bound:
-                way = make_way_within(place, job.spec, self.room.groups[kind], self.room, self._behind(kind))
+                way = make_way_within(place, job.spec, self.room.groups[kind], self.room, behind(kind))
             else:
-                way = make_way(place, job.spec, self.room.groups[kind], self.room.free, self._behind(kind))
+                way = make_way(place, job.spec, self.room.groups[kind], self.room.free, behind(kind))
             if way is not None:
                 self._take_from(job, *way)
                 return True
@@ -166,6 +177,11 @@ class Draft:
 
     def _behind(self, kind: str) -> list[Standing]:
         return [one for one in self._evictable.values() if self.room.kind_of(one.placement) == kind]
+
+    def _all_behind(self, kind: str) -> list[Standing]:
+        """With those that start up, who leave last."""
+        starting = [one for one in self._starting.values() if self.room.kind_of(one.placement) == kind]
+        return [*starting, *self._behind(kind)]
 
     def _give_free(self, job: Job, placement: Placement) -> None:
         """Unless it is a guest that goes on where it sits: then it is seen to, and the next in line may have them."""
@@ -216,16 +232,27 @@ def protection_end(job: Job, started_s: float) -> float:
     return started_s + job.spec.min_run_s
 
 
+def protected_until(job: Job) -> float:
+    """Until when nobody takes a running job's devices: by its minimum run time, or while it starts up."""
+    return max(protection_end(job, job.since_s), job.served_from_s)
+
+
 def is_protected(job: Job, now: float) -> bool:
-    return job.spec.min_run_s > 0 and now + EPSILON_S < protection_end(job, job.since_s)
+    return now + EPSILON_S < job.served_from_s or (
+        job.spec.min_run_s > 0 and now + EPSILON_S < protection_end(job, job.since_s)
+    )
+
+
+def only_starts_up(job: Job, now: float) -> bool:
+    """Whether it is protected because it starts up, and for nothing else."""
+    return now + EPSILON_S < job.served_from_s and now + EPSILON_S >= protection_end(job, job.since_s)
 
 
 def protection_ends_at(view: View, running: Iterable[str], started: Container[str]) -> float:
     """When the first of these running jobs, some of them started just now, may be preempted and could not before."""
     now, ends = view.now, math.inf
     for job in map(view.jobs.__getitem__, running):
-        if job.spec.min_run_s > 0:
-            end = protection_end(job, now if job.id in started else job.since_s)
-            if now + EPSILON_S < end < ends:
-                ends = end
+        end = protection_end(job, now) if job.id in started else protected_until(job)
+        if now + EPSILON_S < end < ends:
+            ends = end
     return ends

@@ -9,7 +9,7 @@ from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.bounds import refusal as bound_refusal
 from weft.policies.bypass import Bypass
-from weft.policies.draft import is_protected, placement_of
+from weft.policies.draft import is_protected, only_starts_up, placement_of
 from weft.policies.reserving import Reservations
 from weft.policies.room import Room
 from weft.policies.stages import KeyedOrder, Match, Order, Place
@@ -57,9 +57,22 @@ def explain(
     if fitting:
         kept_for = reservations.in_the_way_of(job, fitting, room) if reservations is not None else None
         return Reason(Code.NEXT_DECISION) if kept_for is None else Reason(Code.KEPT_FOR, (kept_for.id,))
+    starting = _first_starting(view, job, order, room, able) if order.preempts else None
+    if starting is not None and refusal.code is Code.NEEDS_DEVICES:
+        return Reason(Code.AFTER_STARTUP, (job.gang_size, free, starting.id))
     if taken and refusal.code is Code.NEEDS_DEVICES:
         return Reason(Code.OUTRANKED, (job.gang_size, free, taken))
     return refusal
+
+
+def _first_starting(view: View, job: Job, order: Order, room: Room, kinds: Sequence[str]) -> Job | None:
+    """Of the running jobs behind it, one that starts up on devices of these types."""
+    for other in reversed(order.eviction_line(view)):
+        if not order.goes_before(job, other, view.now):
+            break
+        if only_starts_up(other, view.now) and room.kind_of(placement_of(other)) in kinds:
+            return other
+    return None
 
 
 def _reach_behind(view: View, job: Job, order: Order, room: Room, kind: str) -> int:

@@ -20,6 +20,7 @@ the place where devices became available. It makes the very plan that `scratch` 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from weft.core.ledger import LEFT, QUEUED, Change
@@ -28,6 +29,7 @@ from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.admit.everyone import Everyone
+from weft.policies.draft import only_starts_up
 from weft.policies.home import home_of, make_way_home
 from weft.policies.line import FRONT, Entry, Line, Shape, earlier
 from weft.policies.parting import Staying
@@ -37,7 +39,7 @@ from weft.policies.room import make_way
 from weft.policies.scratch import ScratchPlanner
 from weft.policies.stages import Key, KeyedOrder, Match, Place
 
-PROGRESSED = Change.PROGRESSED
+PROGRESSED, STARTUP = Change.PROGRESSED, Change.STARTUP
 FITS, FITS_AFTER_PREEMPTING, PREEMPTED_FOR = Code.FITS, Code.FITS_AFTER_PREEMPTING, Code.PREEMPTED_FOR
 
 
@@ -91,9 +93,12 @@ class IncrementalPlanner:
                 newcomers.append(line.queue(job, now))
             elif change is LEFT:
                 freed = earlier(freed, line.leave(job))
-            elif (change is PROGRESSED or self._order.heeds_measures) and job.id in line.entries:
-                freed = earlier(freed, line.rank_again(line.entries[job.id], now, newcomers))
-                line.expect_change(line.entries[job.id], now)
+            elif job.id in line.entries and (change in (PROGRESSED, STARTUP) or self._order.heeds_measures):
+                entry = line.entries[job.id]
+                if change is STARTUP and entry.is_running and self._order.preempts:
+                    freed = earlier(freed, line.review_startup(entry, now))
+                freed = earlier(freed, line.rank_again(entry, now, newcomers))
+                line.expect_change(entry, now)
         if line.changing and line.changing[0][0] <= now + EPSILON_S:
             freed = earlier(freed, line.apply_changes(now, newcomers))
         if line.protected:
@@ -170,7 +175,7 @@ class _Walk:
             key, entry = heappop(candidates)
             if entry.is_running or (entry.shape in hopeless and not entry.is_evicted):
                 continue
-            if is_sorted and not any(total.values()) and self._is_last(key):
+            if is_sorted and not any(total.values()) and not self._line.starting and self._is_last(key):
                 return  # nothing is free, and nobody who runs stands behind this place in the line
             if entry.job.gang_size <= self._reach and self._settle_somewhere(entry):
                 if self._looks_from is not None:
@@ -247,21 +252,45 @@ class _Walk:
                     self._take_from(entry, kind, *way)
                     return True
             most = max(most, free + runners.weight_from(at))
-        if len(entry.kinds) == len(line.runners):
+        if line.starting and self._order.is_guaranteed(entry.job) and self._start_ending_startups(entry):
+            return True
+        if len(entry.kinds) == len(line.runners) and not line.starting:
             self._reach = most
         return False
 
-    def _start_at_home(self, entry: Entry) -> bool:
+    def _start_at_home(self, entry: Entry, starting: Sequence[Entry] = ()) -> bool:
         home = self._home_of(entry)
         if home is None:
             return False
         kind = self._line.room.kind_of(home)
-        runners = self._line.runners[kind]
-        leaving = make_way_home(home, self._line.room, runners.items[runners.after(entry.key) :])
+        leaving = make_way_home(home, self._line.room, self._behind(entry, kind, starting))
         if leaving is None:
             return False
         self._take_from(entry, kind, home, leaving)
         return True
+
+    def _start_ending_startups(self, entry: Entry) -> bool:
+        """Of those that start up, as few as possible leave, and only where all others that may leave are not enough."""
+        line, place = self._line, self._place_for(entry)
+        starting_up = [one for one in line.starting.values() if only_starts_up(one.job, self._now)]
+        keys = {one.job.id: self._order.key(one.job, self._now) for one in starting_up}
+        starting = sorted(
+            (one for one in starting_up if keys[one.job.id] > entry.key), key=lambda one: keys[one.job.id]
+        )
+        if self._start_at_home(entry, starting):
+            return True
+        for kind in entry.kinds:
+            behind = self._behind(entry, kind, starting)
+            way = make_way(place, entry.job.spec, line.room.groups[kind], line.room.free, behind)
+            if way is not None:
+                self._take_from(entry, kind, *way)
+                return True
+        return False
+
+    def _behind(self, entry: Entry, kind: str, starting: Sequence[Entry]) -> list[Entry]:
+        """Those it may evict, who leaves last first."""
+        runners = self._line.runners[kind]
+        return [*(one for one in starting if one.kind == kind), *runners.items[runners.after(entry.key) :]]
 
     def _home_of(self, entry: Entry) -> Placement | None:
         wants_home = self._order.returns_home or entry.job.seating

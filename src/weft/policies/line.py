@@ -11,7 +11,7 @@ from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.draft import is_protected, placement_of, protection_end
+from weft.policies.draft import is_protected, placement_of, protected_until
 from weft.policies.ranked import Ranked, Weighted
 from weft.policies.room import Room
 from weft.policies.stages import Key, KeyedOrder, Match, Place, later
@@ -36,6 +36,7 @@ class Entry:
         "kind",
         "kinds",
         "placement",
+        "protected_until",
         "shape",
     )
 
@@ -56,6 +57,8 @@ class Entry:
         self.is_moved = False
         """Whether the last plan evicted it and started it elsewhere: its lease is another one since."""
         self.change_at = math.inf
+        self.protected_until = -math.inf
+        """Until when nobody evicts it, as far as is known."""
 
     def __lt__(self, other: Entry) -> bool:
         return False  # heaps compare keys; equal keys are the same entry
@@ -78,6 +81,8 @@ class Line:
         self.unsettled: list[Entry] = []
         self.changing: list[tuple[float, Key, Entry]] = []
         self.protected: list[tuple[float, Key, Entry]] = []
+        self.starting: dict[str, Entry] = {}
+        """Of those that are protected, who starts up: they are evicted for guaranteed jobs alone."""
         self._kinds_of: dict[Shape, tuple[str, ...]] = {}
         self._could_hold: dict[Shape, bool] = {}
         for job in view.jobs.values():
@@ -106,16 +111,16 @@ class Line:
             self.unwait(entry)
             return entry.key if self._order.may_block or self._order.may_reserve else None
         entry.is_running = False
+        was_protected = job.spec.min_run_s > 0.0 or not entry.is_ranked
         self.unrank(entry)
+        self._unprotect(entry)
         self.room.give(entry.placement)
-        return FRONT if job.spec.min_run_s > 0.0 else entry.key  # who was protected was out of everybody's reach
+        return FRONT if was_protected else entry.key  # who was protected was out of everybody's reach
 
     def _adopt(self, job: Job, now: float) -> None:
         entry = self._enter(job, now)
         entry.placement = placement_of(job)
         entry.kind = self.room.kind_of(entry.placement)
-        if self._order.preempts and is_protected(job, now):
-            heappush(self.protected, (protection_end(job, job.since_s), job.tie, entry))
         self.run(entry, now)
 
     def _enter(self, job: Job, now: float) -> Entry:
@@ -185,9 +190,10 @@ class Line:
 
     def evict(self, entry: Entry, now: float) -> None:
         """Called within a decision, when keys that drift have just been sorted."""
-        self.unrank(entry)
-        if self._order.drifts:
+        if self._order.drifts and entry.is_ranked:
             self.runners[entry.kind].remove(entry.key)
+        self.unrank(entry)
+        self._unprotect(entry)
         self.room.give(entry.placement)
         entry.is_running = False
         entry.is_evicted = True
@@ -205,7 +211,7 @@ class Line:
         entry.is_moved = entry.is_evicted
         min_run_s = entry.job.spec.min_run_s
         if min_run_s > 0.0 and self._order.preempts:
-            heappush(self.protected, (now + min_run_s, entry.job.tie, entry))
+            self._protect(entry, now + min_run_s)
         self.run(entry, now)
 
     def return_home(self, entry: Entry, now: float) -> None:
@@ -233,8 +239,10 @@ class Line:
                 if entry.is_moved:
                     entry.is_moved = False
                     self.expect_change(entry, now)  # what was expected was of the lease before
-                if entry.job.spec.min_run_s > 0.0 and is_protected(entry.job, now):
-                    continue  # it is out of everybody's reach until end_protection
+                if is_protected(entry.job, now):
+                    self._keep_out_of_reach(entry, now)
+                    self.expect_change(entry, now)  # what was expected was without its start-up
+                    continue
                 if entry.job.spec.step_rate_hz:
                     self.expect_change(entry, now)  # how fast it runs is known only now that it is placed
                 before, entry.key = entry.key, order.key(entry.job, now)
@@ -295,21 +303,50 @@ class Line:
             return before
         return None
 
+    # ---- protection
+
+    def _protect(self, entry: Entry, until_s: float) -> None:
+        if entry.protected_until != until_s:
+            entry.protected_until = until_s
+            heappush(self.protected, (until_s, entry.job.tie, entry))
+
+    def _unprotect(self, entry: Entry) -> None:
+        entry.protected_until = -math.inf  # what the heap still knows of it is stale
+        self.starting.pop(entry.job.id, None)
+
+    def _keep_out_of_reach(self, entry: Entry, now: float) -> None:
+        """Until `end_protection`; of one that starts up, until its first step if that comes before."""
+        self.unrank(entry)
+        self._protect(entry, protected_until(entry.job))
+        if entry.job.is_starting(now):
+            self.starting[entry.job.id] = entry
+
+    def review_startup(self, entry: Entry, now: float) -> Key | None:
+        """A running job has begun to start up, or has made its first step."""
+        if is_protected(entry.job, now):
+            self._keep_out_of_reach(entry, now)
+            return None
+        return None if entry.is_ranked else self._bring_within_reach(entry, now)
+
     def end_protection(self, now: float) -> Key | None:
         freed: Key | None = None
         while self.protected and self.protected[0][0] <= now + EPSILON_S:
-            _, _, entry = heappop(self.protected)
-            if entry.is_running and not entry.is_ranked and not is_protected(entry.job, now):
-                entry.key = self._order.key(entry.job, now)
-                self.rank(entry)
-                freed = FRONT  # until now it was out of everybody's reach, wherever it stands in the line
+            until_s, _, entry = heappop(self.protected)
+            if until_s == entry.protected_until and entry.is_running and not entry.is_ranked:
+                freed = self._bring_within_reach(entry, now)
         return freed
+
+    def _bring_within_reach(self, entry: Entry, now: float) -> Key:
+        self._unprotect(entry)
+        entry.key = self._order.key(entry.job, now)
+        self.rank(entry)
+        return FRONT  # until now it was out of everybody's reach, wherever it stands in the line
 
     def wake_at(self, now: float) -> float:
         changing, protected = self.changing, self.protected
         while changing and changing[0][0] != changing[0][2].change_at:
             heappop(changing)
-        while protected and not protected[0][2].is_running:
+        while protected and protected[0][0] != protected[0][2].protected_until:
             heappop(protected)
         wake_at = self._order.look_again_at(now, self.jobs_waiting)
         if changing:

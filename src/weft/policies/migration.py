@@ -21,7 +21,7 @@ from weft.core.sharing import Note, devices_of
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.clearing import Clearing, fragments, largest_first, makes_room_for
-from weft.policies.draft import is_protected, placement_of, protection_end
+from weft.policies.draft import is_protected, placement_of, protected_until
 from weft.policies.exchanging import Exchange
 from weft.policies.group import NodeGroup
 from weft.policies.move_cost import MoveCost
@@ -157,6 +157,8 @@ class Migration:
                 is_wanted |= _suffers_spread(job) and job.id not in granted
             elif change is LEFT or (change is Change.PROGRESSED and not job.is_computing):
                 has_changed = True  # it has left its devices, or its seat
+            elif change is Change.STARTUP:
+                has_changed = True  # it may be moved from now on
         self._is_wanted |= is_wanted
         if is_wanted or (self._is_wanted and has_changed):
             self._look_at_s = self._next_look_s
@@ -186,9 +188,9 @@ class Migration:
         return any(spec.allows(kind) and spec.rate_hz(kind) > spec.rate_hz(here) for kind in self._groups)
 
     def _pays_at_s(self, view: View, job: Job, gain: float) -> float:
-        """When it begins to pay to move it, if it runs on where it is; its minimum run time must be over, too."""
+        """When it begins to pay to move it, if it runs on where it is; nothing must protect it any more, too."""
         lacking_s = self.cost_s * (1.0 + gain) / gain - job.run_s(view.now)
-        return max(view.now + lacking_s, protection_end(job, job.since_s))
+        return max(view.now + lacking_s, protected_until(job))
 
     def _is_due(self, view: View, move: Move) -> bool:
         """Whether it pays by now. If not, it is looked at again when it does."""
@@ -302,7 +304,7 @@ class Migration:
 
 
 def may_move(view: View, job: Job) -> bool:
-    if not job.spec.may_migrate or job.spec.is_bound:
+    if not job.spec.may_migrate or job.spec.is_bound or job.is_starting(view.now):
         return False
     return not view.guests or view.guests.keys().isdisjoint(devices_of(job.allocation))
 

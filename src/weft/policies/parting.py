@@ -151,6 +151,8 @@ class Staying:
             return None
         if not job.spec.may_migrate:
             return Reason(Code.STAYS, ("it is not to be moved",))
+        if job.is_starting(view.now):
+            return Reason(Code.STAYS, ("it starts up there",))
         return Reason(Code.STAYS, (f"a move costs {self.cost_s:.1f} s, more than it would gain by now",))
 
     def _stay_for_now(self, guest: Job) -> None:
@@ -168,6 +170,8 @@ class Staying:
     def _pays_at_s(self, view: View, guest: Job) -> float:
         if not guest.spec.may_migrate:
             return NEVER
+        if guest.is_starting(view.now):
+            return guest.served_from_s  # or when it has made its first step
         if self.cost_s is None or (guest.seating and guest.seating.is_throttled):
             return view.now
         lacking_s = company_of(view, guest).pays_from_run_s(self.cost_s) - guest.run_s(view.now)

@@ -25,6 +25,7 @@ from weft.policies.place.consolidated import Consolidated
 from weft.policies.place.skew_aware import SkewAware
 from weft.policies.policy import Policy
 from weft.policies.share.filling import Filling
+from weft.policies.share.first_seats import FirstSeats
 from weft.policies.share.guests import Guests
 from weft.policies.share.lanes import Lanes
 from weft.policies.share.packing import Packing
@@ -138,7 +139,7 @@ def weft(
 ) -> Policy:
     """The default: quotas, then 2D-Gittins over what has finished, jobs back where they were, idle time filled."""
     order = Classed(GittinsRank(thresholds), convert_after_s)
-    share = Guests(order, Packing(margin), Filling(busy))
+    share = Guests(order, Packing(margin), Filling(busy), first=FirstSeats(thresholds[0]))
     return Policy(
         order,
         place=SkewAware(pack_limit),

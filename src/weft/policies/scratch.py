@@ -42,7 +42,8 @@ class ScratchPlanner:
         behind = order.eviction_line(view) if order.preempts else []
         if view.ledger.exceptions:
             behind = by_priority(behind, lambda job: order.rank(view, job))
-        draft = Draft(view, self._match, self._place, behind, returns_home, reserved, self.staying)
+        guaranteed = {"is_guaranteed": order.is_guaranteed} if isinstance(order, KeyedOrder) else {}
+        draft = Draft(view, self._match, self._place, behind, returns_home, reserved, self.staying, **guaranteed)
         if self._serve_overdue(view, draft):
             for admitted in self._admit.rounds(view):
                 self._fill(view, draft, admitted)

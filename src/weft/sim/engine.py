@@ -12,10 +12,10 @@ import numpy as np
 
 from weft.core.commands import Allocation, Command, Preempt, Seat, Start, Unseat, WakeAt
 from weft.core.errors import WeftError
-from weft.core.events import Event, Finished, Measured, NodeJoined, NodeLost, Submitted, Woken
+from weft.core.events import Event, Finished, Launched, Measured, NodeJoined, NodeLost, Stepped, Submitted, Woken
 from weft.core.scheduler import Scheduler
 from weft.core.sharing import Device, devices_of
-from weft.core.values import EPSILON_S, Cluster
+from weft.core.values import EPSILON_S, STARTUP_S, Cluster
 from weft.core.view import Decider
 from weft.core.words import counted
 from weft.sim.living import Living
@@ -81,6 +81,8 @@ class Simulation:
         self._living: dict[str, Living] = {}
         self._to_come: list[tuple[float, int, int, Living]] = []
         self._to_measure: list[tuple[float, int, int, Living]] = []
+        self._to_step: list[tuple[float, int, int, Living]] = []
+        """Those that start up, by when they make their first step, and which of its launches that was."""
         self._holders: dict[Device, Living] = {}
         self._disturbed: dict[str, Living] = {}
         """Those beside whom somebody came or went in this instant."""
@@ -101,6 +103,7 @@ class Simulation:
                 arrival_s,
                 self._to_come[0][0] if self._to_come else math.inf,
                 self._to_measure[0][0] if self._to_measure else math.inf,
+                self._to_step[0][0] if self._to_step else math.inf,
                 self._wake_at,
             )
             if coming is None and not self._living:
@@ -144,6 +147,13 @@ class Simulation:
             _, _, version, living = heappop(self._to_come)
             if version == living.version:
                 events.append(self._finish(living, now))
+        while self._to_step and self._to_step[0][0] <= now + EPSILON_S:
+            _, _, launch, living = heappop(self._to_step)
+            if launch == living.launches and living.generation:
+                if living.paces_from_s > now + EPSILON_S:  # it was paused meanwhile
+                    heappush(self._to_step, (living.paces_from_s, living.position, launch, living))
+                else:
+                    events.append(Stepped(living.spec.id, living.generation))
         while self._to_measure and self._to_measure[0][0] <= now + EPSILON_S:
             _, _, version, living = heappop(self._to_measure)
             if version == living.version:
@@ -262,7 +272,8 @@ class Simulation:
     def _enter(self, job_id: str, generation: int, allocation: Allocation, rule: Occupant, now: float) -> Living:
         """It computes here from now on, once it has got going."""
         living = self._living[job_id]
-        delay_s = self._delay_s(living, allocation)
+        is_launched = living.allocation != allocation
+        delay_s = self._delay_s(living, allocation, now)
         is_guest = living.generation > 0
         if is_guest:
             self._leave(living, now)  # it has got devices of its own
@@ -277,17 +288,29 @@ class Simulation:
         living.started_s = now
         living.paces_from_s = now + delay_s
         living.is_as_reckoned = slowdown == 1.0 and delay_s == 0.0
+        if is_launched:
+            self._launch(living, now)
         self._disturbed[job_id] = living
         self._disturb_beside(living)
         return living
 
-    def _delay_s(self, living: Living, allocation: Allocation) -> float:
-        """What it takes to get going again: nothing where it computes already, little where it pauses in memory."""
+    def _delay_s(self, living: Living, allocation: Allocation, now: float) -> float:
+        """What it takes to the next step: nothing where it computes already, little where it pauses in memory. One
+        that has not started up yet has that still before it."""
         if not living.last_generation:
-            return 0.0
+            return self._world.startup_s
         if living.allocation != allocation:
             return self._world.preemption_s
-        return 0.0 if living.generation else self._world.pause_s
+        if living.generation:
+            return max(0.0, living.paces_from_s - now)
+        return living.startup_left_s + self._world.pause_s
+
+    def _launch(self, living: Living, now: float) -> None:
+        """Until its first step it starts up."""
+        living.launches += 1
+        if living.paces_from_s > now:
+            self.scheduler.record([Launched(living.spec.id, living.generation, STARTUP_S)], now)
+            heappush(self._to_step, (living.paces_from_s, living.position, living.launches, living))
 
     def _pause(self, living: Living, now: float) -> None:
         living.preemptions += 1
@@ -301,6 +324,7 @@ class Simulation:
     def _leave(self, living: Living, now: float) -> None:
         """It computes no more where it was."""
         living.settle(now)
+        living.startup_left_s = max(0.0, living.paces_from_s - now)
         living.run_s += now - living.started_s
         if living.is_guest:
             living.guest_s += now - living.started_s

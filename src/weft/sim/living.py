@@ -29,6 +29,7 @@ class Living:
         "is_as_reckoned",
         "is_guest",
         "last_generation",
+        "launches",
         "pace",
         "paces_from_s",
         "position",
@@ -37,6 +38,7 @@ class Living:
         "run_s",
         "spec",
         "started_s",
+        "startup_left_s",
         "steps",
         "steps_left",
         "turned_s",
@@ -52,6 +54,8 @@ class Living:
         self.steps_left = steps
         self.generation = 0  # of the lease it holds; 0 while it holds none
         self.last_generation = 0
+        self.launches = 0
+        self.startup_left_s = 0.0  # of what it takes to the next step, when it was last paused
         self.version = 0  # rises with every change of its pace: what was to come of it is stale then
         self.preemptions = 0
         self.run_s = 0.0

@@ -67,7 +67,7 @@ class ServiceQueues(KeyedOrder):
             service, speed = self.service_in_queues(job, now), 1.0 if is_running else job.speed
             for threshold in self.thresholds:
                 if service + EPSILON_S < threshold:
-                    return now + (threshold - service) / (job.gang_size * speed)
+                    return job.charged_from_s(now) + (threshold - service) / (job.gang_size * speed)
             return math.inf
         if self.promote_knob is None:
             return math.inf

@@ -61,17 +61,17 @@ class Rotation(KeyedOrder):
             if job.generation == 0:
                 return (NEW, job.tie)
             return (BY_SHARE, self._had(job, now), IN_TURN, job.since_s, job.tie)
-        if job.generation == 1 and job.measured is None and now + EPSILON_S < job.since_s + FIRST_S:
+        if job.generation == 1 and job.measured is None and now + EPSILON_S < job.served_from_s + FIRST_S:
             return (NEW, job.tie)
         if self._quanta_over(job, now) == 0:
             return (BY_SHARE, self._had(job, now), IN_QUANTUM, job.since_s, job.tie)
-        stays_since_s = job.since_s + self._quantum_of(job)  # who has stayed on the longest leaves first
+        stays_since_s = job.served_from_s + self._quantum_of(job)  # who has stayed on the longest leaves first
         return (BY_SHARE, self._had(job, now), HAD_ITS_TURN, -stays_since_s, job.tie)
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         if not is_running:
             return math.inf
-        since_s = job.since_s if job.is_running else now
+        since_s = job.served_from_s if job.is_running else now
         over = self._quanta_over(job, now) if job.is_running else 0
         is_new = now + EPSILON_S < since_s + FIRST_S
         ends_s = since_s + (over + 1) * self._quantum_of(job) if self.accounts.is_open or over == 0 else math.inf
@@ -94,8 +94,8 @@ class Rotation(KeyedOrder):
         return job.settled_run_s + self._quanta_over(job, now) * self._quantum_of(job)
 
     def _quanta_over(self, job: Job, now: float) -> int:
-        """How many quanta have gone by since it got the devices it holds."""
-        return math.floor((now - job.since_s + EPSILON_S) / self._quantum_of(job))
+        """How many quanta have gone by since it got the devices it holds, and had started up."""
+        return math.floor((job.served_elapsed_s(now) + EPSILON_S) / self._quantum_of(job))
 
     def _quantum_of(self, job: Job) -> float:
         rate_hz = job.measured.rate_hz if job.measured else 0.0

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+import math
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Note, Offer, Sharing, Withdrawal, devices_of, fits, seated_lane
+from weft.core.sharing import Device, Note, Offer, Sharing, Withdrawal, devices_of, fits, seated_lane
 from weft.core.view import View
 from weft.policies.order.classed import Classed
 from weft.policies.share.effects import Effects
 from weft.policies.share.filling import Filling, is_quiet
+from weft.policies.share.first_seats import FirstSeats
 from weft.policies.share.guest_lane import GuestLane, held_back, lane_of
 from weft.policies.share.looking import Looks
 from weft.policies.share.packing import Packing, free_guests, is_beside, probed
@@ -51,6 +53,8 @@ class Guests:
     looks: Looks = field(default_factory=Looks)
     starving: Starving = field(default_factory=Starving)
     effects: Effects = field(default_factory=Effects)
+    first: FirstSeats | None = None
+    """Seats for newcomers; without it they wait for devices of their own."""
     _rejudging: Rejudging = field(default_factory=Rejudging, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -64,15 +68,19 @@ class Guests:
     def seat(self, view: View) -> Sharing:
         again = self._rejudged(view)
         leaving = {each.job_id: each for each in again.withdrawals}
-        undone, kept = self.packing.judged(view, leaving) if self.packing else ([], [])
+        spared = self.first.seated(view) if self.first else []  # they are together for a while, whatever comes of it
+        undone, kept = self.packing.judged(view, [*leaving, *spared]) if self.packing else ([], [])
         for each in (*undone, *self.starving.withdrawn(view)):
             leaving.setdefault(each.job_id, each)
         offers = [*again.offers]
+        if self.first:
+            leaving |= {each.job_id: each for each in self.first.withdrawn(view, leaving)}
+            offers += self.first.offers(view, self._are_peers, leaving)
         if self.looks.is_due(view, self._has_news(view)):
-            offers += self._offers(view, leaving)
+            offers += self._offers(view, leaving, offers)
             offers += self._turns(view, leaving, {offer.job_id for offer in offers})
         else:
-            offers += self._reunited(view)
+            offers += self._reunited(view, _devices_of(offers))
         for offer in offers:
             self.starving.watch(view, offer)
             if view.jobs[offer.job_id].seating and offer.job_id not in leaving:
@@ -80,7 +88,8 @@ class Guests:
         staying = sum(offer.job_id in leaving for offer in offers)
         wake_at = self.looks.wake_at(view, self._news_at_s, len(leaving) - staying)
         notes = [*again.notes, *kept, *self.effects.notes(view, leaving)]
-        return Sharing(offers, list(leaving.values()), notes, min(wake_at, self.starving.next_look_s))
+        first_over_s = self.first.wake_at(view) if self.first else math.inf
+        return Sharing(offers, list(leaving.values()), notes, min(wake_at, first_over_s, self.starving.next_look_s))
 
     # ---- who sits already, beside somebody who is not what it was
 
@@ -106,6 +115,10 @@ class Guests:
         lane = guest.seating.lane
         if guest.seating.is_throttled:
             return lane == 0 or (self.has_lanes and lane != spot.holder.lane)
+        if guest.is_starting(view.now) and not self.classes.is_guaranteed(spot.holder):
+            return True  # it does not compute yet, and is looked at again when it does
+        if self.first and not lane and self.first.is_new(guest, view.now) and self._are_peers(spot.holder, guest):
+            return True
         if lane or self._goes_before(spot.holder, guest) or not is_beside(spot, guest):
             return False
         return self._are_good_company(view, spot, guest)
@@ -131,15 +144,18 @@ class Guests:
         return Reason(Code.NOT_A_PEER if self._goes_before(holder, guest) else Code.NEW_HOLDER, (holder.id,))
 
     def _told(self, spot: Spot, guest: Job) -> list[Note]:
-        return [] if guest.seating and guest.seating.is_throttled else probed(spot, guest)
+        """Only of two that are probed."""
+        return probed(spot, guest) if is_beside(spot, guest) and guest.alone else []
 
     # ---- new ones
 
-    def _offers(self, view: View, leaving: Container[str]) -> list[Offer]:
-        guests = [job for job in view.jobs.values() if self._may_sit(job)]
+    def _offers(self, view: View, leaving: Container[str], made: Sequence[Offer]) -> list[Offer]:
+        """Beside those that are made already: nobody else sits down where newcomers do."""
+        seated, taken = {offer.job_id for offer in made}, _devices_of(made)
+        guests = [job for job in view.jobs.values() if self._may_sit(job) and job.id not in seated]
         if not guests:
             return []
-        spots = spots_without_guests(view)
+        spots = [spot for spot in spots_without_guests(view) if taken.isdisjoint(devices_of(spot.allocation))]
         if self.filling.guests > 1:
             spots += [spot for spot in _settled(view, leaving) if len(spot.guests) < self.filling.guests]
         able = [spot for spot in spots if spot.holder.alone and self._may_host(view, spot.holder)]
@@ -149,13 +165,15 @@ class Guests:
             lambda spot, guest: self._suits(view, spot, guest),
             lambda spot, guest: self._offer(view, spot, guest),
         )
-        return offers + self._parts(view, guests, offers)
+        return offers + self._parts(view, guests, [*made, *offers])
 
-    def _reunited(self, view: View) -> list[Offer]:
+    def _reunited(self, view: View, taken: Set[Device]) -> list[Offer]:
         """Who was packed with somebody, and kept, sits beside it as soon as that is granted devices: when the guest of
         two comes to go first, both compute on, and no look has to be due."""
         offers: dict[str, Offer] = {}
         for spot in (Spot(holder) for holder in granted(view) if not guests_beside(view, holder)):
+            if not taken.isdisjoint(devices_of(spot.allocation)):
+                continue
             guest = next((one for one in self._kept_with(view, spot) if one.id not in offers), None)
             if self.packing and guest:
                 offers[guest.id] = self.packing.offer(spot, guest)
@@ -170,7 +188,7 @@ class Guests:
     def _parts(self, view: View, guests: Sequence[Job], offers: Sequence[Offer]) -> list[Offer]:
         """Who found nobody of its own size fills what a larger gang leaves idle of some of its devices."""
         seated = {offer.job_id for offer in offers}
-        taken = {device for offer in offers for device in devices_of(offer.seating.allocation)}
+        taken = _devices_of(offers)
 
         def may_host(holder: Job) -> bool:
             return taken.isdisjoint(devices_of(holder.allocation)) and self._has_idle_time(view, holder)
@@ -260,6 +278,10 @@ class Guests:
     def _news_at_s(self) -> float:
         retry_at_s = self.packing.verdicts.retry_at_s if self.packing else self.starving.next_news_s
         return min(retry_at_s, self.starving.next_news_s)
+
+
+def _devices_of(offers: Iterable[Offer]) -> set[Device]:
+    return {device for offer in offers for device in devices_of(offer.seating.allocation)}
 
 
 def _settled(view: View, leaving: Container[str]) -> list[Spot]:

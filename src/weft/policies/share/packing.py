@@ -120,6 +120,8 @@ class Packing:
         leaving = {one.job_id: one for one in found}
         notes: list[Note] = []
         for spot, guest in ((each, guest) for each in spots for guest in each.guests if guest.id not in leaving):
+            if guest.is_starting(view.now):
+                continue  # it does not compute yet, and is looked at again when it does
             if not is_beside(spot, guest) or not self.may_try(view, spot, guest):
                 leaving[guest.id] = Withdrawal(guest.id, Reason(Code.NEW_HOLDER, (spot.holder.id,)))
             elif spot.holder.since_s == view.now:

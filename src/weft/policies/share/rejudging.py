@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from weft.core.commands import Seating
 from weft.core.job import Job
+from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Withdrawal
 from weft.core.view import View
-from weft.policies.share.spots import Spot, guests_beside, spots_with_guests
+from weft.policies.share.spots import Spot, guests_beside, holder_of_seat, spots_with_guests
 
 
 @dataclass
@@ -21,7 +22,8 @@ class Rejudging:
     _charged: frozenset[str] = field(default=frozenset(), init=False, repr=False)
 
     def look(self, view: View, charged: Set[str] = frozenset()) -> tuple[bool, list[Spot]]:
-        """Whether seats may be of another policy, and where guests sit beside a holder that came this instant.
+        """Whether seats may be of another policy, and where guests sit beside a holder that came this instant, or have
+        started up: until then they may stay beside anybody.
 
         These are all spots if they may be, or if somebody has come to be guaranteed, or is not any more.
         """
@@ -31,7 +33,10 @@ class Rejudging:
             self._charged = frozenset(charged)
         if not view.guests:
             return is_anew, []
-        return is_anew, spots_with_guests(view) if is_anew or has_charged else list(spots_granted(view))
+        if is_anew or has_charged:
+            return is_anew, spots_with_guests(view)
+        found = {spot.holder.id: spot for spot in (*spots_granted(view), *_spots_started_up(view))}
+        return is_anew, list(found.values())
 
 
 def spots_granted(view: View) -> Iterator[Spot]:
@@ -40,6 +45,14 @@ def spots_granted(view: View) -> Iterator[Spot]:
         guests = guests_beside(view, job)
         if guests:
             yield Spot(job, guests)
+
+
+def _spots_started_up(view: View) -> Iterator[Spot]:
+    for change, guest in view.changes:
+        if change is Change.STARTUP and guest.seating and not guest.is_starting(view.now):
+            holder = holder_of_seat(view, guest)
+            if holder is not None:
+                yield Spot(holder, guests_beside(view, holder))
 
 
 def granted(view: View) -> Iterator[Job]:

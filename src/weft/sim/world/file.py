@@ -20,6 +20,7 @@ PACKAGED = ("ideal", "default")
 KEYS: Mapping[str, str] = {
     "counts_only": "true or false",
     "preemption_s": "a number of seconds ≥ 0",
+    "startup_s": "a number of seconds ≥ 0",
     "pause_s": "a number of seconds ≥ 0, and not more than preemption_s",
     "measure_s": "a number of seconds ≥ 0",
     "rate_noise": "a number from 0 to 1",
@@ -79,7 +80,7 @@ def _read(base: World, key: str, given: Any, source: str) -> dict[str, Any] | No
     match key, given:
         case "counts_only", bool():
             return {key: given}
-        case "preemption_s" | "pause_s" | "measure_s", _ if cells.is_number(given):
+        case "preemption_s" | "startup_s" | "pause_s" | "measure_s", _ if cells.is_number(given):
             return {key: float(given)}
         case "rate_noise", _ if cells.is_number(given) and given <= 1:
             return {key: float(given)}

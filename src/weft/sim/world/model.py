@@ -39,6 +39,8 @@ class World:
     counts_only: bool
     preemption_s: float
     """A resume on other devices, or with its memory gone: checkpoint, launch and restore."""
+    startup_s: float = 0.0
+    """From the first launch of a job to its first step: imports, data."""
     speed: Mapping[str, float] = field(default_factory=dict)
     skew: Mapping[str, float] = field(default_factory=dict)
     unknown_skew: tuple[float, ...] = ()
