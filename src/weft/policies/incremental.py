@@ -41,6 +41,8 @@ FITS, FITS_AFTER_PREEMPTING, PREEMPTED_FOR = Code.FITS, Code.FITS_AFTER_PREEMPTI
 class IncrementalPlanner:
     """Order, match, place for an order that has keys; everybody is admitted."""
 
+    may_place_anew = True
+
     def __init__(self, order: KeyedOrder, match: Match, place: Place) -> None:
         self._order = order
         self._match = match
@@ -73,6 +75,9 @@ class IncrementalPlanner:
     def forget(self) -> None:
         """What was planned is not what was done: begin anew."""
         self._line = None
+
+    def why(self, view: View, job: Job) -> None:
+        """Whatever there is to say, the stages say."""
 
     def _catch_up(self, line: Line, view: View) -> tuple[Key | None, list[Entry]]:
         """Take in what has happened. Returns from where on devices became available, and who is new."""

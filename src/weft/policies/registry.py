@@ -10,6 +10,7 @@ from weft.policies.exchanging import Exchange
 from weft.policies.history import History
 from weft.policies.match.allox import AlloxMatching
 from weft.policies.migration import Migration
+from weft.policies.move_cost import MoveCost
 from weft.policies.order.arrival import Arrival
 from weft.policies.order.attained import Attained
 from weft.policies.order.capacity import CapacityQueues
@@ -108,11 +109,13 @@ def gandiva(
     margin: float = 0.05,
     back_off_s: float = 600.0,
     migration_s: float = 30.0,
+    resume_s: float = 1.0,
 ) -> Policy:
-    """Gandiva: everybody in turn for a quantum; jobs that leave devices idle are packed, measured, kept or undone."""
-    order = Rotation(quantum_s, quantum_steps)
+    """Gandiva: a server's jobs in turn for a quantum; jobs that leave devices idle are packed, measured, kept or undone."""
+    cost = MoveCost(migration_s, resume_s)
+    order = Rotation(quantum_s, quantum_steps, cost)
     share = Packing(margin, back_off_s)
-    return Policy(order, place=Consolidated(), share=share, migration=Migration(migration_s))
+    return Policy(order, place=Consolidated(), share=share, migration=Migration(migration_s, cost=cost))
 
 
 def antman(busy: float = 0.8, guests: int = 1, convert_after_s: float = 600.0) -> Policy:
@@ -169,6 +172,8 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "back_off_s": "Seconds until a pair of jobs that did not pay is packed again; twice as long each time.",
         "migration_s": "Seconds that a move is taken to cost a job, until some were measured: only what gains more is "
         "moved.",
+        "resume_s": "Seconds that a resume is taken to cost a job on the devices it was paused on, until some were "
+        "measured: a quantum is at least fifty times as long, so that 2 % of it at most are lost.",
         "busy": "A device that its holder keeps busy for more of the time than this has nothing to give away.",
         "convert_after_s": "Seconds that a job without a class of its own waits for its tenant's quota; then it is "
         "like an opportunistic one.",

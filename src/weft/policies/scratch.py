@@ -18,6 +18,8 @@ from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place
 class ScratchPlanner:
     """Admit, order, match, place."""
 
+    may_place_anew = True
+
     def __init__(self, admit: Admit, order: Order, match: Match, place: Place, bypass: Bypass | None = None) -> None:
         self._admit = admit
         self._order = order
@@ -50,6 +52,9 @@ class ScratchPlanner:
 
     def forget(self) -> None:
         """There is nothing to forget."""
+
+    def why(self, view: View, job: Job) -> None:
+        """Whatever there is to say, the stages say."""
 
     def _serve_overdue(self, view: View, draft: Draft) -> bool:
         """Those that waited too long go first; false if one of them is to be waited for, so that all others wait."""
