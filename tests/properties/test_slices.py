@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_helpers import REAL, SHARED, WORLDS, Log, decisions, run_watched, steady, workloads
 
-from plans import agreed
-from weft.core.commands import Preempt, Seat, Start
+from weft.core.commands import Preempt, Seat, Start, WakeAt
+from weft.core.events import Event, Submitted, Woken
 from weft.core.job import Job
 from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
@@ -28,19 +28,22 @@ from weft.sim.world import World
 Workload = tuple[Cluster, list[TraceJob]]
 
 
+LONG_S = 200.0
+
+
 def gandiva(quantum_s: float = 2.5) -> Policy:
     return POLICIES["gandiva"](quantum_s=quantum_s, resume_s=0.03, migration_s=0.125)
 
 
-def moves(log: Log) -> list[tuple[str, Code]]:
-    """Starts on other devices than a job had, with what was said of them; a packed job is moved by its packing."""
+def moves(log: Log) -> list[tuple[float, Start, object]]:
+    """Starts on other devices than a job had, and those that it had; a packed job is moved by its packing."""
     last: dict[str, object] = {}
     found = []
-    for _, commands in log:
+    for now, commands in log:
         for command in commands:
             if isinstance(command, Start):
                 if last.get(command.job_id, command.allocation) != command.allocation:
-                    found.append((command.job_id, command.reason.code))
+                    found.append((now, command, last[command.job_id]))
                 last[command.job_id] = command.allocation
             elif isinstance(command, Seat):
                 last[command.job_id] = command.seating.allocation
@@ -53,26 +56,23 @@ def moves(log: Log) -> list[tuple[str, Code]]:
 def test_a_slice_never_moves_a_job(world: World, workload: Workload) -> None:
     cluster, jobs = workload
     _, log = decisions(jobs, cluster, gandiva(), world)
-    assert {code for _, code in moves(log)} <= {Code.MIGRATED}
+    assert [each for each in moves(log) if each[1].reason.code is not Code.MIGRATED] == []
 
 
 @given(workload=workloads())
-@steady(25)
+@steady(8)
 def test_nobody_starves(workload: Workload) -> None:
     """While some wait for their turn, each of them computes again before every other has had several quanta."""
     cluster, jobs = workload
     endless = [replace(job, duration_s=1e6, spec=replace(job.spec, declared_steps=1e6, min_run_s=0.0)) for job in jobs]
     stage = Scheduler(REAL.shape(cluster), gandiva(1.0))
-    ran_until = starved_s(stage, endless, until_s=400.0)
-    most_s = 12.0 * (1 + len(jobs))
-    assert {name: at_s for name, at_s in ran_until.items() if at_s < 400.0 - most_s} == {}
+    ran_until = starved_s(stage, endless, until_s=LONG_S)
+    most_s = 5.0 * (1 + len(jobs))
+    assert {name: at_s for name, at_s in ran_until.items() if at_s < LONG_S - most_s} == {}
 
 
 def starved_s(scheduler: Scheduler, jobs: list[TraceJob], until_s: float) -> dict[str, float]:
     """When each was last seen to hold devices."""
-    from weft.core.commands import WakeAt
-    from weft.core.events import Event, Submitted, Woken
-
     coming, wake_at, seen = list(jobs), math.inf, {job.spec.id: -math.inf for job in jobs}
     now = 0.0
     while now < until_s:
@@ -118,7 +118,12 @@ class Twin:
         self.seat, self.learns_from_measures = self._fast.seat, True
 
     def decide(self, view: View) -> Plan:
-        return agreed(self._fast.decide(view), self._plain.decide(view), view.now)
+        fast, plain = self._fast.decide(view), self._plain.decide(view)
+        where = f"at {view.now} s: {fast}, of all servers {plain}"
+        assert list(fast.grants) == list(plain.grants), where
+        assert {one.job_id for one in fast.evictions} == {one.job_id for one in plain.evictions}, where
+        assert fast.wake_at <= plain.wake_at + 1e-6, where  # it may look where nothing has come of what was due
+        return fast
 
     def explain(self, view: View, job: Job) -> Reason:
         return self._fast.explain(view, job)

@@ -125,7 +125,7 @@ def antman(busy: float = 0.8, guests: int = 1, convert_after_s: float = 600.0) -
     return Policy(order, place=Consolidated(), share=share)
 
 
-def salus(in_lane: str = "fair", lanes: int = 8, members: int = 62) -> Policy:
+def salus(in_lane: str = "fair", lanes: int = 1, members: int = 62) -> Policy:
     """Salus: jobs of known memory share devices in lanes, in turns step by step within one, side by side across."""
     return Policy(Arrival(strict=False), share=Lanes(in_lane, lanes, members), needs_declared_work=in_lane == "srtf")
 

@@ -39,10 +39,13 @@ class ServerPlanner:
         self._place = place
         self.looks_at_all = looks_at_all
         self._servers: Servers | None = None
+        self._quanta_s = order.quanta_s
 
     def decide(self, view: View) -> Plan:
         order, servers = self._order, self._servers
         has_learnt = order.learn(view)
+        quanta_s, self._quanta_s = self._quanta_s, order.quanta_s
+        has_learnt |= quanta_s != self._quanta_s
         if servers is None or servers.version != view.version:
             servers = self._servers = Servers(view, servers)
             for job, peers in servers.moved:
@@ -138,8 +141,10 @@ class Servers:
             self._due.pop(node, None)
             running, is_wanted = slicing.running_on(node)
             if is_wanted and running:
-                self.wakes[node] = min(later(order.changes_at(job, now, is_running=True), now) for job in running)
-                self._due[node] = later(min(order.may_change_at(job, now) for job in running), now)
+                ends_s = min(slicing.protected_until_s(job) for job in running)
+                at_s = min(order.changes_at(job, now, is_running=True) for job in running)
+                self.wakes[node] = later(min(at_s, ends_s), now)
+                self._due[node] = later(min(ends_s, min(order.may_change_at(job, now) for job in running)), now)
 
     def _at(self, job: Job) -> Allocation:
         return self.home.get(job.id, ())

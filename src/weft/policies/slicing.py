@@ -3,6 +3,7 @@ then those that are moved to devices that are left free."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,9 @@ from weft.core.commands import Allocation
 from weft.core.job import Job
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
+from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.draft import Standing, is_protected, placement_of
+from weft.policies.draft import Standing, is_protected, placement_of, protection_end
 from weft.policies.order.rotation import Rotation
 from weft.policies.parting import Staying
 from weft.policies.room import Room, make_way
@@ -78,6 +80,12 @@ class Slicing:
         running = [job for job in jobs if self._runs(job)]
         started = [job for job in self._started() if job.id not in self._servers.jobs[node] and self._is_on(job, node)]
         return running + started, len(running) < len(jobs)
+
+    def protected_until_s(self, job: Job) -> float:
+        """When its minimum run time ends, if that is to come."""
+        now = self._view.now
+        end_s = protection_end(job, job.since_s if job.is_running else now)
+        return end_s if now + EPSILON_S < end_s else math.inf
 
     def _started(self) -> list[Job]:
         return [self._view.jobs[job_id] for job_id in self.granted]

@@ -125,6 +125,11 @@ class Rotation(KeyedOrder):
         """A quantum of a job that resumes where it was paused, if its steps do not end it before."""
         return max(self.quantum_s, self._least_s(self.cost.resume_s))
 
+    @property
+    def quanta_s(self) -> tuple[float, float]:
+        """The least that a quantum is where jobs resume, and after a move: as learnt so far."""
+        return self._least_s(self.cost.resume_s), self._least_s(self.cost.seconds)
+
     def _longest_s(self) -> float:
         """A quantum of a job that has changed its devices."""
         return max(self.quantum_s, self._least_s(max(self.cost.resume_s, self.cost.seconds)))
