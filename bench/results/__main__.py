@@ -1,7 +1,8 @@
 """Writes docs/results.md: every table from simulations. `python bench/results [--section NAME] [--quick]`.
 
 What has been simulated is remembered in a cache folder outside the checkout, by everything that it depends on, the
-sources of core, policies and sim included: a second run, or one after an interruption, only makes what is missing. A single section, and a quick run, is printed instead.
+sources of core, policies and sim included: a second run, or one after an interruption, only makes what is missing. A
+single section, and a quick run, is printed instead.
 """
 
 from __future__ import annotations

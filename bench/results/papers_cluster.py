@@ -130,10 +130,10 @@ G6_HEAD = (
 )  # fmt: skip
 G6_TEXT = """The paper: 26 % more throughput of the cluster and 4.5 times less time to the first 100 mini-batches than
 without time-slicing and packing. Gangs, durations (cut at 4 hours) and arrivals here are like Philly's, at a load of
-1.5. All is compared with yarn-cs, which keeps gangs together as gandiva does. Throughput is all work, as it would take alone, over the makespan. What
+1.5. All is compared with yarn-cs, which keeps gangs together as gandiva does; fifo and backfill put them wherever there
+is room, which costs spread gangs time. Throughput is all work, as it would take alone, over the makespan. What
 packing gains depends on how busy jobs keep a device: here as Gavel measured its models (median 0.68), while the paper
-does not tell its mix; and time-slicing gains the more, the longer the queue is that it does away with. fifo and
-backfill put gangs wherever there is room, which costs spread gangs time; gandiva, yarn-cs and weft keep them together.
+does not tell its mix; and time-slicing gains the more, the longer the queue is that it does away with.
 """
 
 

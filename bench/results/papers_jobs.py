@@ -1,4 +1,4 @@
-"""The papers' own workloads, as far as their text describes them. What it leaves open is drawn by the seed at the end."""
+"""The papers' own workloads, as far as their text describes them. What it leaves open is drawn by a seed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import math
 from heapq import heapify, heappop, heappush
+from typing import ClassVar
 
+from weft.core.job import Job
 from weft.core.ledger import LEFT, QUEUED, Change
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
@@ -41,7 +43,7 @@ FITS, FITS_AFTER_PREEMPTING, PREEMPTED_FOR = Code.FITS, Code.FITS_AFTER_PREEMPTI
 class IncrementalPlanner:
     """Order, match, place for an order that has keys; everybody is admitted."""
 
-    may_place_anew = True
+    may_place_anew: ClassVar[bool] = True
 
     def __init__(self, order: KeyedOrder, match: Match, place: Place) -> None:
         self._order = order

@@ -111,7 +111,7 @@ def gandiva(
     migration_s: float = 30.0,
     resume_s: float = 1.0,
 ) -> Policy:
-    """Gandiva: a server's jobs in turn for a quantum; jobs that leave devices idle are packed, measured, kept or undone."""
+    """Gandiva: a server's jobs in turn for a quantum; those that leave devices idle are packed, then kept or undone."""
     cost = MoveCost(migration_s, resume_s)
     order = Rotation(quantum_s, quantum_steps, cost)
     share = Packing(margin, back_off_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Container
+from typing import ClassVar
 
 from weft.core.job import Job
 from weft.core.plan import Plan
@@ -18,7 +19,7 @@ from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place
 class ScratchPlanner:
     """Admit, order, match, place."""
 
-    may_place_anew = True
+    may_place_anew: ClassVar[bool] = True
 
     def __init__(self, admit: Admit, order: Order, match: Match, place: Place, bypass: Bypass | None = None) -> None:
         self._admit = admit

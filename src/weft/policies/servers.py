@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import ClassVar
 
 from weft.core.commands import Allocation
 from weft.core.job import Job
@@ -30,7 +31,7 @@ class ServerPlanner:
     """Rotation, match, place for jobs that take turns."""
 
     reservations = None
-    may_place_anew = False
+    may_place_anew: ClassVar[bool] = False
 
     def __init__(self, order: Rotation, match: Match, place: Place, looks_at_all: bool = False) -> None:
         self.staying = Staying()
