@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import weft
-from figures import Figure, show
+from figures import SHOWN, Figure, show, write
 from inference import inference
 from live import weft_here
 from opportunistic import PARTS as OPPORTUNISTIC
@@ -222,6 +222,7 @@ def main() -> int:
     took_s = time.monotonic() - begun_s
     if not wanted:
         met.append(show("In all", [Figure("all of this", f"{took_s:.0f} s", "< 600 s", took_s < 600)]))
+    print(f"\nwrote {write('make bench-live', SHOWN)}; make figures puts them into the README")
     print("\nAll goals met." if all(met) else "\nSome goals were missed: see above.")
     return 0
 

@@ -40,6 +40,8 @@ class Section:
     title: str
     tasks: Sequence[Task]
     text: Callable[[Outcomes], str]
+    goals: Callable[[Outcomes], Sequence[Goal]] = lambda outcomes: ()
+    """Those of its first table, for the README."""
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,8 @@ class ServerPlanner:
 
     def _wake_at(self, view: View, servers: Servers, slicing: Slicing) -> float:
         now, order = view.now, self._order
-        running = slicing.running()
         wake_at = min(servers.wakes.values(), default=math.inf)
+        running = slicing.running() if slicing.waiting else []
         if slicing.is_any_unplaced:
             ends = (later(order.changes_at(job, now, is_running=True), now) for job in running)
             wake_at = min(wake_at, min(ends, default=math.inf))

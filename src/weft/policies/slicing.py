@@ -53,7 +53,7 @@ class Slicing:
             changed -= together
             self._take_turns(together)
         self._place_newcomers()
-        if any(self._free):
+        if self.waiting and any(self._free):
             self._use_what_is_free()
 
     def plan(self, wake_at: float) -> Plan:
