@@ -194,7 +194,7 @@ def mount_namespace():
         become("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc")
 
 
-def chain():
+def chain(between=lambda: None):
     """Each process forks and exits at once; none lives as long as a look at all processes takes."""
     touch("ready")
     if os.fork():
@@ -202,22 +202,14 @@ def chain():
     for _ in range(CHAIN):
         if os.fork():
             os._exit(0)
+        between()
         if time.monotonic() - begun_s > LIMIT_S:
             break
     os._exit(0)
 
 
 def chain_of_sessions():
-    touch("ready")
-    if os.fork():
-        return
-    for _ in range(CHAIN):
-        if os.fork():
-            os._exit(0)
-        os.setsid()
-        if time.monotonic() - begun_s > LIMIT_S:
-            break
-    os._exit(0)
+    chain(os.setsid)
 
 
 def chain_alone():

@@ -36,6 +36,7 @@ PLAIN = [
     "cells",
     "threaded",
     "compiled",
+    "detector",
 ]
 RUNS = [(name, ()) for name in PLAIN] + [("workers", ("fork",)), ("workers", ("spawn",))]
 IDS = [" ".join((name, *words)) for name, words in RUNS]
@@ -49,7 +50,7 @@ def test_a_script_does_the_same_under_weft(name: str, words: tuple[str, ...]) ->
         pauses = pause_at_random_steps(running, seed=len(name))
         out, err, code = running.end()
         assert (code, out) == (0, bare(script, *words)), err
-        assert "weft" not in err
+        assert "weft: " not in err
         assert running.task.status().step == marked_steps(script)
         assert pauses >= marked_steps(script) // 5
 

@@ -7,7 +7,7 @@ once, the rounds of optimizers are learnt (cycle.py), and a skipped step ends wh
 
 import sys
 from threading import get_ident
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .agent import Agent
 from .cycle import Cycle
@@ -72,8 +72,8 @@ class Updates:
 
     def _note_skipped(self, scaler: Any) -> None:
         """Those that the scaler is done with, and which did not step."""
-        for member, state in scaler._per_optimizer_states.items():
-            if state["stage"].name == "STEPPED" and member not in self._stepped:
+        for member in _done_by(scaler):
+            if member not in self._stepped:
                 self._stepped.add(member)
                 self._is_owed = self._closes(member, self._places.get(member))
 
@@ -85,6 +85,16 @@ class Updates:
         for _ in range(missed):
             self.agent.count(Source.OPTIMIZER)
         return closes
+
+
+def _done_by(scaler: Any) -> List[int]:
+    """The optimizers, by id, that a scaler has stepped or skipped. One that is disabled keeps no states, and one of
+    another library may keep them in another way."""
+    states = getattr(scaler, "_per_optimizer_states", None)
+    if not isinstance(states, dict):
+        return []
+    stages = {member: state.get("stage") for member, state in states.items() if isinstance(state, dict)}
+    return [member for member, stage in stages.items() if getattr(stage, "name", "") == "STEPPED"]
 
 
 def _is_within(outer: Any, frame: Any) -> bool:
