@@ -1,6 +1,6 @@
 """Puts the figures of docs/figures into the README: `make figures`.
 
-A measured figure stands in the README between `<!--f NAME-->` and `<!--/f-->`. NAME is that of a figure in docs/figures.
+A measured figure stands in the README between `<!--f NAME-->` and `<!--/f-->`, NAME being its name in docs/figures.
 Where no command has written it for this code, the old text stays, and a ° behind it says so.
 """
 

@@ -28,7 +28,7 @@ from weft.sim.world import World
 Workload = tuple[Cluster, list[TraceJob]]
 
 
-LONG_S = 200.0
+LONG_S = 120.0
 
 
 def gandiva(quantum_s: float = 2.5) -> Policy:
@@ -60,7 +60,7 @@ def test_a_slice_never_moves_a_job(world: World, workload: Workload) -> None:
 
 
 @given(workload=workloads())
-@steady(8)
+@steady(5)
 def test_nobody_starves(workload: Workload) -> None:
     """While some wait for their turn, each of them computes again before every other has had several quanta."""
     cluster, jobs = workload

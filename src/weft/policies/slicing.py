@@ -48,10 +48,9 @@ class Slicing:
         self._keys: dict[str, Key] = {}
 
     def go(self, changed: set[int]) -> None:
-        while changed:
-            together = self._together(changed.pop())
-            changed -= together
-            self._take_turns(together)
+        for node in sorted(changed):
+            if node not in self.looked_at:
+                self._take_turns(self._together(node))
         self._place_newcomers()
         if self.waiting and any(self._free):
             self._use_what_is_free()
