@@ -1,5 +1,5 @@
-"""One decision on turns: at each server that is looked at, who goes on, who is paused and who resumes; then newcomers;
-then those that are moved to devices that are left free."""
+"""One decision on turns: first newcomers; then, at each server that is looked at, who goes on, who is paused and who
+resumes; then those that are moved to devices that are left free."""
 
 from __future__ import annotations
 
@@ -48,10 +48,13 @@ class Slicing:
         self._keys: dict[str, Key] = {}
 
     def go(self, changed: set[int]) -> None:
-        for node in sorted(changed):
-            if node not in self.looked_at:
-                self._take_turns(self._together(node))
         self._place_newcomers()
+        done = set[int]()
+        for node in sorted(changed | self.looked_at):
+            if node not in done:
+                together = self._together(node)
+                self._take_turns(together)
+                done |= together
         if self.waiting and any(self._free):
             self._use_what_is_free()
 
