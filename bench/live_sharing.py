@@ -21,6 +21,7 @@ from inference import inference
 from live import weft_here
 from opportunistic import PARTS as OPPORTUNISTIC
 from opportunistic import by_duty_alone
+from packing_under_load import packing_under_load
 from pair import task_of, wait_until
 from weft.node import usage
 from weft.node.task import Task
@@ -151,7 +152,7 @@ def _packed(shape: Sequence[str], outcome: str, core: str) -> tuple[float, str]:
     with weft_here("cpu=1", "gandiva", core) as client:
         ids = [train(client, FOREVER, shape) for _ in range(2)]
         wait_until(
-            lambda: outcome in decisions(client, ids[0]) + decisions(client, ids[1]), f"packing is {outcome}", 150
+            lambda: outcome in decisions(client, ids[0]) + decisions(client, ids[1]), f"packing is {outcome}", 300
         )
         said = [words for job_id in ids for words in decisions(client, job_id).split("; ") if outcome in words]
         before = statistics.mean(_measured_alone_hz(client, job_id) for job_id in ids)
@@ -205,6 +206,7 @@ def _ends_s(policy: str, count: int, each: int) -> list[float]:
 PARTS: dict[str, Callable[[], list[Figure]]] = {
     "G1": time_slicing,
     "G2": packing,
+    "G2 load": lambda: packing_under_load(lambda client: train(client, FOREVER, INPUT_BOUND)),
     **OPPORTUNISTIC,
     "L1": lanes,
     "L4": inference,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.identity import NotMadeError
+from weft.identity import NotMadeError, check_owner
 from weft.job_request import checked_id, job_request
+from weft.node.regular import user_name
 from weft.unixhttp import Connection
 
 if TYPE_CHECKING:
@@ -267,9 +268,8 @@ class Client:
             except TimeoutError:
                 raise self._silent() from None
             except PermissionError as error:
-                raise WeftError(
-                    f"{self.home.socket} is another user's", "set WEFT_HOME to a folder of yours"
-                ) from error
+                check_owner(self.home.root)
+                raise WeftError(f"{self.home.socket} cannot be used: {error}", "weft doctor") from error
             except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, NotMadeError) as error:
                 if time.monotonic() > given_up_s:
                     raise NotRunningError("weft is not running", "weft up") from error
@@ -302,7 +302,7 @@ def _socket_of(home: Home) -> str:
     if not stat.S_ISSOCK(status.st_mode):
         raise ConnectionRefusedError(f"{path} is not a socket")
     if status.st_uid not in (os.getuid(), 0):
-        raise PermissionError(f"{path} is another user's")
+        raise PermissionError(f"it belongs to {user_name(status.st_uid)}")
     return str(path)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from weft.core.errors import WeftError
 from weft.node.private import is_private, made_private, private_folder, private_folders
-from weft.node.regular import open_regular, read_regular
+from weft.node.regular import open_regular, read_regular, user_name
 from weft.node.sole import holder_of
 
 NAME = "home.json"
@@ -64,6 +64,13 @@ def run_folder(root: Path) -> Path:
     if os.path.lexists(run) and not is_private(run):
         raise WeftError(f"{run} is not a folder that only you can enter", "weft up uses another one")
     return run
+
+
+def check_owner(root: Path) -> None:
+    """Refuse a home of somebody else's, and say whose it is."""
+    with suppress(OSError):
+        if (uid := root.stat().st_uid) != os.getuid():
+            raise WeftError(f"{root} belongs to {user_name(uid)}", "use a folder of your own: WEFT_HOME=DIR weft up")
 
 
 def home_id(root: Path) -> str | None:
@@ -137,9 +144,11 @@ def _read(root: Path) -> Identity | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise WeftError(f"{root / NAME} cannot be read: {error.strerror}", "is the home another user's?") from error
+        check_owner(root)
+        raise WeftError(f"{root / NAME} cannot be read: {error.strerror}", "weft doctor") from error
     if status.st_uid != os.getuid():
-        raise WeftError(f"{root} is another user's", "set WEFT_HOME to a folder of yours")
+        check_owner(root)
+        raise WeftError(f"{root / NAME} belongs to {user_name(status.st_uid)}", "weft doctor")
     return found if found is not None and found.is_at(root, status) else None
 
 

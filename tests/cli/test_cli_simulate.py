@@ -10,11 +10,14 @@ from click.shell_completion import ShellComplete
 from command import Weft
 
 from weft.cli.main import weft as command
+from weft.cli.told import Told
+from weft.sim.request import Misfit
 
 KEYS = [
     "policy", "parameters", "jobs", "mean_jct_s", "median_jct_s", "p95_jct_s", "p99_jct_s", "mean_queue_s",
     "makespan_s", "utilisation", "preemptions", "events", "wall_s", "p99_queue_s", "mean_rho", "p99_rho", "jain",
-    "mean_first_steps_s", "guaranteed_slowdown", "trace", "cluster", "device_count", "seed", "bins",
+    "heeds_classes", "mean_first_steps_s", "guaranteed_slowdown", "trace", "cluster", "device_count", "seed", "bins",
+    "classes",
 ]  # fmt: skip
 
 
@@ -39,7 +42,7 @@ def test_a_newcomer_needs_only_the_word_sample(weft: Weft) -> None:
 def test_json_on_standard_output_is_all_there_is_and_the_table_goes_to_stderr(weft: Weft) -> None:
     result = weft("simulate", "few.csv", "--cluster", "2x2", "--json", "-", "--seed", "7")
     runs = runs_of(result.stdout)
-    assert [run["policy"] for run in runs] == ["fifo", "tiresias-l"]
+    assert [run["policy"] for run in runs] == ["fifo", "tiresias-l", "weft"]
     assert list(runs[0]) == KEYS
     assert (runs[0]["jobs"], runs[0]["cluster"], runs[0]["device_count"], runs[0]["seed"]) == (3, "2x2", 4, 7)
     assert "Completion time" in result.stderr
@@ -105,6 +108,16 @@ def test_rows_that_are_left_out_are_said_in_one_line(weft: Weft) -> None:
     Path("helios.csv").write_text(f"job_id,vc,gpu_num,submit_time,duration\n{rows}")
     result = weft("simulate", "helios.csv", "--cluster", "1x4", "--policy", "fifo")
     assert result.stderr == "note: 2 rows left out (needs no GPU: 2)\n"
+
+
+def test_skipped_jobs_are_named_by_their_reason_a_few_of_many(capsys: pytest.CaptureFixture[str]) -> None:
+    large = [Misfit(f"{i}", 4, "is a gang of 4", "", i) for i in range(10)]
+    Told().skipped([*large, Misfit("z", 9, "is a gang of 9", "", 10)], 20)
+    assert capsys.readouterr().err == (
+        "note: 10 jobs are skipped (0, 1, 2, 3, 4, 5, 6, 7 and 2 more): each is a gang of 4\n"
+        "note: job z is skipped: it is a gang of 9\n"
+        "note: every policy gets the other 9 of 20 jobs\n"
+    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["simulate", "--help"], ["policies"], []])

@@ -21,7 +21,10 @@ def test_running_jobs_outlive_down_and_are_adopted_by_the_next_up(own: Live) -> 
     job_id = own.submit("--", "sh", "-c", program)
     log = own.home.log(job_id, 0)
     wait_until(lambda: log.exists() and log.read_text() == "here\n", "it has started")
-    assert own.weft("down").stderr == "weft is down\n"
+    down = own.weft("down").stderr.splitlines()
+    assert down[0] == "weft is down"
+    assert down[1].startswith("1 job goes on, and the next weft up adopts it; ")
+    assert down[1].endswith("weft up, then weft down --stop-jobs")
     assert has_gone(daemon)
     assert has_gone(node)
     Path("go").touch()
@@ -76,7 +79,7 @@ def test_down_waits_for_the_end_of_jobs_that_do_not_want_to(own: Live) -> None:
     wait_until(lambda: log.exists() and log.read_text() == "here\n", "it has started")
     pids = own.job(job_id)["pids"]
     assert own.weft("cancel", job_id).returncode == 0
-    assert own.weft("down").stderr == "weft is down\n"
+    assert own.weft("down").stderr.splitlines()[0] == "weft is down"
     assert all(map(has_gone, pids)), "it was cancelled before, and weft saw to its end"
     own.up()
     assert own.job(job_id)["reason"] == "cancelled"
@@ -156,3 +159,20 @@ def test_the_doctor_says_what_is_off(own: Live) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_root_is_warned(own: Live) -> None:
     assert "root" in own.weft("up", "--devices", "cpu=1").stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(("uid", "whose"), [(65534, "user nobody"), (4_000_000, "user 4000000")])
+def test_the_home_of_somebody_else_is_named_by_its_owner(own: Live, uid: int, whose: str) -> None:
+    own.home.make()
+    for path in [own.home.root, *own.home.root.iterdir()]:
+        os.chown(path, uid, uid)
+    done = own.weft("doctor")
+    assert done.returncode == 1
+    assert (
+        f"off  home: {own.home.root} belongs to {whose}\n     hint: use a folder of your own: WEFT_HOME" in done.stdout
+    )
+    assert "settings" not in done.stdout
+    assert f"error: {own.home.root} belongs to {whose}\n" in own.weft("queue").stderr
+    for path in [own.home.root, *own.home.root.iterdir()]:
+        os.chown(path, 0, 0)

@@ -60,7 +60,7 @@ def says(*words: str) -> Result:
 def test_a_table_shows_the_first_of_many_and_says_how_many_more_there_are() -> None:
     done = says("queue")
     assert len(done.stdout.splitlines()) == 101
-    assert done.stderr == "and 2,400 more; --limit 0 lists all; --state, --name and --tenant list some\n"
+    assert done.stderr == "and 2,400 more; weft queue --limit 0 lists all; --state, --name and --tenant list some\n"
 
 
 def test_jobs_that_run_are_among_the_first() -> None:
@@ -82,7 +82,7 @@ def test_a_filter_counts_only_what_it_leaves() -> None:
 
 
 def test_history_says_how_many_more_there_are() -> None:
-    assert says("history").stderr == "and 2,450 more; --limit N lists N\n"
+    assert says("history").stderr == "and 2,450 more; weft history --limit 2500 lists all\n"
     assert len(json.loads(says("history", "--limit", "2200", "--json").stdout)) == 2_200
     assert says("history", "--limit", "9999").stderr == ""
 

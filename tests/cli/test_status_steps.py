@@ -23,7 +23,7 @@ def steps_of(state: str, steps: int | None) -> str | None:
 def test_a_live_job_without_steps_is_said_to_have_none(state: str) -> None:
     assert steps_of(state, 0) == NONE_SEEN
     assert steps_of(state, None) == NONE_SEEN
-    assert str(steps_of(state, 3)).startswith("3, ")
+    assert str(steps_of(state, 3)) == "3"
 
 
 @pytest.mark.parametrize("state", ["PENDING", "SUCCEEDED", "FAILED"])

@@ -124,7 +124,7 @@ class AnythingAtADesk(RuleBasedStateMachine):
             assert self.endings.setdefault(job_id, how) == how
         for job_id in self.endings.keys() - ending.keys():
             how, row = self.endings.pop(job_id), office.row(job_id)
-            assert (row["state"], row["reason"], row["exit_code"]) == (how.state, how.reason, None)
+            assert (row["state"], row["reason"], row["exit_code"]) == (how.state, how.reason, how.exit_code)
 
     def live(self, at: int, state: State | None = None) -> str | None:
         ids = [job_id for job_id in self.office.desk.records if state in (None, self.office.desk.state(job_id))]

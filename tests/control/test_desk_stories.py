@@ -29,7 +29,7 @@ def test_a_job_is_submitted_started_and_ends(office: Open) -> None:
     ("exit_code", "message", "reason"),
     [
         (1, "", "ended with exit code 1"),
-        (137, "", "was ended by signal 9"),
+        (137, "", "was ended by signal 9 (SIGKILL)"),
         (127, "there is no program tarin", "there is no program tarin"),
         (128, "", "ended with exit code 128"),
     ],
@@ -336,7 +336,7 @@ def test_a_job_that_runs_past_its_limit_is_stopped_and_has_failed(office: Open) 
     assert kinds(desk.wait(50.0)) == []
     assert kinds(desk.wait(10.0)) == [("stop", "1", 1)]
     row = desk.row("1")
-    assert (row["state"], row["reason"], row["exit_code"]) == ("FAILED", "ran past its limit of 60 s", None)
+    assert (row["state"], row["reason"], row["exit_code"]) == ("FAILED", "ran past its limit of 60 s", 124)
     assert desk.node.attempts == {}
 
 

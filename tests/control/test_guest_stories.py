@@ -246,9 +246,10 @@ def test_a_daemon_that_is_restarted_knows_its_guests(office: Open) -> None:
 
 def test_a_machine_that_is_started_anew_has_lost_its_guests(office: Open) -> None:
     desk, _ = packed(office)
-    desk.reboot(devices(1))
-    assert not desk.running()
-    assert [order["type"] for order in desk.wait(1.0)] == ["run"]
+    assert [(order["type"], order["attempt"]) for order in desk.reboot(devices(1)).orders if "job" in order] == [
+        ("run", 2)
+    ]
+    assert desk.running() == {"1"}, "its holder is tried again at once, and nobody sits beside it"
 
 
 def test_with_other_devices_nobody_sits_where_it_sat(office: Open) -> None:
@@ -334,6 +335,11 @@ def test_what_was_measured_of_a_lease_that_is_over_is_dropped(office: Open, late
         {"rate_hz": None},
         {"utilisation": "much"},
         {"steps": "many"},
+        {"alone_hz": -1.0},
+        {"alone_hz": float("nan")},
+        {"error": float("inf")},
+        {"error": "small"},
+        {"window": [1]},
         {"persistent_bytes": 2**64},
         {"ephemeral_bytes": -1},
         {"neighbours": [7]},

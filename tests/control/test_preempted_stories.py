@@ -255,14 +255,21 @@ def test_a_restart_restarts_nobody(office: Open) -> None:
     assert [row["attempt"] for row in desk.store.all("live_attempts")] == [1, 1]
 
 
-def test_what_ran_before_the_machine_was_started_anew_is_lost_and_tried_again(office: Open) -> None:
+def test_what_ran_before_the_machine_was_restarted_is_lost_and_tried_again_at_once(office: Open) -> None:
     desk = paused(office)
     desk.submit(hold=True)
     desk.restart()
-    assert kinds(desk.reboot(devices(1)).orders) == []
-    assert desk.states() == {"1": "PENDING", "2": "PENDING", "3": "PENDING"}
-    assert desk.reason("1").startswith("attempt 1 was lost: the machine was started anew")
-    assert kinds(desk.wait(1.0)) == [("run", "2", 2)], "1 has had its ten seconds"
+    assert kinds(desk.reboot(devices(1)).orders) == [("run", "2", 2)], "1 has had its ten seconds"
+    assert desk.states() == {"1": "PENDING", "2": "RUNNING", "3": "PENDING"}
+    losses = {job_id: record.present_loss for job_id, record in desk.desk.records.items()}
+    assert {job_id for job_id, loss in losses.items() if loss} == {"1", "2"}
+    assert losses["1"]
+    assert (
+        losses["1"].in_words()
+        == "attempt 1 was lost: the machine was restarted; the next one begins from the beginning"
+    )
+    desk.restart()
+    assert {job_id: record.present_loss for job_id, record in desk.desk.records.items()} == losses
 
 
 # ---- devices

@@ -135,7 +135,7 @@ def test_an_array_is_found_by_its_elements(weft: Served) -> None:
     number = submitted(weft, array="1-8")
     status, answer = weft.ask("GET", f"/v1/jobs/{number}")
     assert (status, answer["error"]) == (404, "1 is an array")
-    assert answer["hint"] == "its elements are 1_1, 1_2, 1_3, 1_4, 1_5, …"
+    assert answer["hint"] == "weft status 1_1; its elements are 1_1, 1_2, 1_3, 1_4, 1_5, …"
     assert weft.ask("GET", f"/v1/jobs/{number}_3")[1]["array_index"] == 3
     assert weft.ask("POST", f"/v1/jobs/{number}/cancel")[1]["ids"] == [f"1_{index}" for index in range(1, 9)]
     assert weft.ask("POST", f"/v1/jobs/{number}/cancel")[1]["ids"] == ["1_1", "1_2"], "those that had started"

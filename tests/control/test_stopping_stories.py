@@ -96,7 +96,7 @@ def test_one_that_ran_past_its_limit_is_told_once_and_stays_a_failure(office: Op
     assert kinds(desk.wait(60.0)) == []
     desk.end("1", exit_code=0)
     row = desk.row("1")
-    assert (row["state"], row["reason"], row["exit_code"]) == ("FAILED", "ran past its limit of 60 s", None)
+    assert (row["state"], row["reason"], row["exit_code"]) == ("FAILED", "ran past its limit of 60 s", 124)
 
 
 def test_it_lasts_over_a_restart_and_the_node_is_told_again(office: Open) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -66,10 +68,39 @@ def run(command: list[str], folder: Path) -> str:
 def test_every_simulation_of_the_readme_runs(command: str, folder: Path) -> None:
     words = shlex.split(command)
     output = run([str(WEFT), *words[1:]], folder)
-    policies = words[words.index("--policy") + 1].split(",")
+    policies = words[words.index("--policy") + 1].split(",") if "--policy" in words else ["weft"]
     assert all(policy.split(":")[0] in output for policy in policies)
     if "--report" in words:
         assert (folder / words[words.index("--report") + 1]).stat().st_size > 1_000_000
+
+
+def test_the_first_simulation_prints_what_the_readme_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (shown,) = [block for block in blocks("text") if block.startswith("sample: ")]
+    beginning, _, rest = shown.partition("…\n")
+    assert rest == ""
+    assert run([str(WEFT), "simulate", "sample"], folder).startswith(beginning)
+
+
+def test_what_the_readme_says_of_the_sample_over_seeds_and_in_the_ideal_world_holds() -> None:
+    words = " ".join(README.split())
+
+    def minutes(world: str, seed: int) -> dict[str, float]:
+        policies = ["tiresias-l", "antman", "weft"]
+        frame = weft.simulate("sample", cluster="4x4", policy=policies, world=world, seed=seed).to_frame()
+        return dict(zip(frame["policy"], frame["mean_jct_s"] / 60, strict=True))
+
+    seeds = [minutes("default", seed) for seed in range(8)]
+    of_weft = [each["weft"] for each in seeds]
+    assert f"is between {min(of_weft):.1f} and {max(of_weft):.1f} min (median {median(of_weft):.1f})" in words
+    (tiresias,) = {f"{each['tiresias-l']:.1f}" for each in seeds}
+    (antman,) = {f"{each['antman']:.1f}" for each in seeds}
+    assert f"under `tiresias-l` always {tiresias} min, and under `antman`," in words
+    assert f"which does not preempt peers, {antman} min" in words
+    ideal = minutes("ideal", 0)
+    mine, other = ideal["weft"], ideal["tiresias-l"]
+    said = f"`weft` is {100 * (mine / other - 1):.0f} % behind `tiresias-l` ({mine:.1f} against {other:.1f} min)"
+    assert said in words
 
 
 def test_the_python_example_of_the_readme_runs(folder: Path) -> None:
@@ -131,3 +162,28 @@ def test_the_readme_names_every_policy() -> None:
     from weft.policies import POLICIES
 
     assert all(f"`{name}`" in README for name in POLICIES)
+
+
+def test_the_settings_of_the_readme_pass_the_doctor(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (sample,) = [block for block in blocks("toml") if block.startswith("# weft.toml")]
+    (home / "weft.toml").write_text(sample, encoding="utf-8")
+    env = {name: text for name, text in os.environ.items() if not name.startswith("WEFT_")}
+    words = [str(WEFT), "doctor", "--json"]
+    env["WEFT_HOME"] = str(home)
+
+    def findings() -> list[dict[str, object]]:
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        found: list[dict[str, object]] = json.loads(done.stdout)
+        return found
+
+    def weft_(*verb: str) -> None:
+        subprocess.run([str(WEFT), *verb], env=env, check=True, capture_output=True)
+
+    assert [each for each in findings() if each["what"] == "settings" and not each["is_ok"]] == []
+    weft_("up")
+    try:
+        assert [each for each in findings() if not each["is_ok"]] == []
+    finally:
+        weft_("down")

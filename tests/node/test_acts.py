@@ -44,5 +44,5 @@ def test_a_gang_of_which_one_rank_failed_before_the_others_began_has_failed() ->
     failed = Status(exit_code=5, at_s=1.0, by="shepherd", message="")
     how = ending([None, failed], "", None, 0.0, is_stop_wanted=False)
     assert (how.what, how.body["exit_code"]) == ("ended", 5)
-    assert how.body["message"] == "rank 1 ended with exit code 5: weft logs --task 1"
+    assert how.body["message"] == "rank 1 ended with exit code 5: weft logs --task 1 ID"
     assert ending([None, replace(failed, exit_code=0)], "", None, 0.0, is_stop_wanted=False).what == "lost"

@@ -101,7 +101,7 @@ def test_what_was_measured_under_a_lease_is_told_of_that_lease(monkeypatch: pyte
     attempt: Any = SimpleNamespace(
         record=record, ground=ground, attached=lambda: task, is_settled=True, is_over=False, is_throttled=False
     )
-    attempt.is_gated, attempt.pace = False, Pace()
+    attempt.is_gated, attempt.is_compared, attempt.pace = False, False, Pace()
     measuring, told = Measuring(), []
 
     def weighed(roots: dict[tuple[str, int], set[int]]) -> dict[tuple[str, int], float]:

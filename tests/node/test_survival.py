@@ -167,7 +167,7 @@ def test_without_shepherd_and_coordinator_the_attempt_is_lost_and_its_tree_gone(
     os.kill(shepherd, signal.SIGKILL)
     node.restart(order)
     end = node.daemon.end()
-    assert (end["what"], end["message"]) == ("lost", "its shepherd was killed, so nobody knows how it ended")
+    assert (end["what"], end["message"]) == ("lost", "its shepherd process was killed, so its exit code is not known")
     assert not node.alive()
     assert not lives(int(stray.read_text()))
 
@@ -181,7 +181,7 @@ def test_an_attempt_from_before_the_machine_was_started_anew_is_lost(node: Node)
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     record.write_text(record.read_text().replace(boot_id, "an-earlier-one"))
     node.restart(order)
-    assert node.daemon.end()["message"] == "the machine was started anew while it ran"
+    assert node.daemon.end()["message"] == "the machine was restarted while it ran"
 
 
 def test_what_ended_before_the_machine_was_started_anew_has_its_right_status_and_both_are_in_the_hello(

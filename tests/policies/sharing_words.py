@@ -56,15 +56,26 @@ class Stage:
         memory_bytes: tuple[int, int] = (GB, GB),
         neighbours: tuple[str, ...] = (),
         steps: int = 0,
+        error: float = 0.0,
+        window: int = 0,
+        alone_hz: float | None = None,
     ) -> list[Command]:
-        """As if the node had looked at each of them, one like the other."""
+        """As if the node had looked at each of them, one like the other. Beside others each is compared with its rate
+        alone as it is known, or with another one that is told."""
         return self.tell(
             now,
             *(
-                Measured(name, self.job(name).generation, rate_hz, utilisation, *memory_bytes, neighbours, steps)
+                Measured(
+                    *(name, self.job(name).generation, rate_hz, utilisation, *memory_bytes, neighbours, steps),
+                    *((alone_hz or self._alone_hz(name), error, window) if neighbours else ()),
+                )
                 for name in names
             ),
         )
+
+    def _alone_hz(self, name: str) -> float | None:
+        alone = self.job(name).alone
+        return alone.rate_hz if alone else None
 
     def job(self, name: str) -> Job:
         return self.scheduler.ledger.jobs[name]

@@ -31,7 +31,10 @@ def look(stage: Stage, now: float, utilisation: float = 0.3) -> None:
     stage.tell(
         now,
         *(
-            Measured(name, stage.job(name).generation, 0.95 if others else 1.0, utilisation, GB, GB, others)
+            Measured(
+                *(name, stage.job(name).generation, 0.95 if others else 1.0, utilisation, GB, GB, others, 0),
+                *((1.0, 0.0) if others else ()),
+            )
             for name, others in beside.items()
         ),
     )

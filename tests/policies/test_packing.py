@@ -122,6 +122,78 @@ def test_a_pair_that_does_less_is_undone_and_left_alone_twice_as_long_each_time(
     assert len(tried_s) >= 3
 
 
+def compare(stage: Stage, window: int, a: float, b: float, error: float, now: float = 0.0) -> list[str]:
+    """Both in one window; the ratios are to what each makes alone just then, under whatever load."""
+    now = now or 150.0 + window
+    first = stage.measure(now, "a", rate_hz=9 * a, alone_hz=9.0, neighbours=("b",), error=error, window=window, steps=9)
+    then = stage.measure(
+        now + 0.1, "b", rate_hz=7 * b, alone_hz=7.0, neighbours=("a",), error=error, window=window, steps=9
+    )
+    return [*told(first), *told(then)]
+
+
+def test_what_is_kept_is_told_with_how_sure_that_is() -> None:
+    stage = packed_pair()
+    assert compare(stage, 1, 0.78, 0.6, error=0.03) == [
+        "tell a: packed with b: +38% ± 6%, kept",
+        "tell b: packed with a: +38% ± 6%, kept",
+    ]
+
+
+def test_what_is_undone_is_told_with_how_sure_that_is() -> None:
+    stage = packed_pair()
+    assert compare(stage, 1, 0.4, 0.48, error=0.02) == [
+        "unseat a: packed with b, undone after 18 steps: 0.88× ± 0.04",
+    ]
+
+
+@pytest.mark.parametrize("ratios", [(1.2, 1.21), (2.4, 1.4), (1.5, 0.4)])
+def test_more_than_the_jobs_could_make_is_a_bad_measurement_and_not_kept(ratios: tuple[float, float]) -> None:
+    stage = packed_pair()
+    said = compare(stage, 1, *ratios, error=0.01)
+    times = f"{sum(ratios):.2f}×"
+    assert said[0] == f"tell a: packed with b: {times} is impossible, a bad measurement: measure again (1 of 3)"
+    assert not any("kept" in line for line in stage.lines)
+    assert compare(stage, 2, 0.8, 0.8, error=0.01)[0] == "tell a: packed with b: +60% ± 2%, kept"
+
+
+def test_what_is_not_measured_well_enough_is_measured_again_and_undone_after_so_many_tries() -> None:
+    stage = packed_pair()
+    said = [compare(stage, window, 0.6, 0.6, error=0.2) for window in (1, 2, 3)]
+    assert said[0][0] == "tell a: packed with b: +20% ± 40%, not measured well enough: measure again (1 of 3)"
+    assert said[1][0] == "tell a: packed with b: +20% ± 40%, not measured well enough: measure again (2 of 3)"
+    assert said[2] == ["unseat a: packed with b, undone: not measured well enough in 3 tries"]
+
+
+def test_one_comparison_is_counted_once_and_what_was_kept_stays_kept_when_in_doubt() -> None:
+    stage = packed_pair()
+    assert len(compare(stage, 1, 0.6, 0.6, error=0.2)) == 2
+    for at_s in (160.0, 170.0, 180.0):  # the same numbers, told again for another reason
+        assert compare(stage, 1, 0.6, 0.6, error=0.2, now=at_s) == []
+    assert "kept" in compare(stage, 40, 0.8, 0.8, error=0.02)[0]
+    for window in range(50, 60):
+        assert compare(stage, window, 1.9, 1.9, error=0.02) == []
+    assert set(stage.seated) == {"a"}
+
+
+def test_rates_of_two_windows_are_not_added_up() -> None:
+    stage = packed_pair()
+    stage.measure(151.0, "a", rate_hz=9.0, alone_hz=9.0, neighbours=("b",), error=0.0, window=1)
+    assert told(stage.measure(152.0, "b", rate_hz=7.0, alone_hz=7.0, neighbours=("a",), error=0.0, window=2)) == []
+
+
+def test_a_rate_that_was_compared_with_nothing_says_nothing_of_a_pair() -> None:
+    stage = packed_pair()
+    for name, other in (("a", "b"), ("b", "a")):
+        beside = Measured(name, stage.job(name).generation, 99.0, 0.3, GB, GB, (other,))
+        assert told(stage.tell(151.0, beside)) == []
+
+
+def test_a_guest_that_overstates_its_rate_does_not_stay_at_the_cost_of_its_holder() -> None:
+    stage = packed_pair()
+    assert compare(stage, 1, 1.05, 0.2, error=0.01) == ["unseat a: packed with b, undone after 18 steps: 1.25× ± 0.02"]
+
+
 def undone_pair(**parameters: float) -> Stage:
     """Undone at 153 s; from then on nothing happens by itself."""
     stage = packed_pair(**parameters)

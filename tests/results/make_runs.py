@@ -19,11 +19,13 @@ def job_table(
     gang_size: Sequence[int] | None = None,
     tenants: Sequence[str] | None = None,
     preemptions: Sequence[int] | None = None,
+    classes: Sequence[str] | None = None,
 ) -> JobTable:
     count = len(arrival_s)
     return JobTable(
         ids=[f"job-{number}" for number in range(count)],
         tenants=tenants or ["ada"] * count,
+        classes=classes or ["auto"] * count,
         gang_size=np.array(gang_size or [1] * count, dtype=np.int64),
         arrival_s=np.array(arrival_s, dtype=np.float64),
         first_start_s=np.array(arrival_s, dtype=np.float64),

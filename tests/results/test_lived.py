@@ -23,7 +23,7 @@ def told(*story: tuple[float, str]) -> list[dict[str, Any]]:
 
 def job(name: str, submitted_s: float, started_s: float, finished_s: float, run_s: float, gpus: int = 1) -> Any:
     times = {"submitted_at": at(submitted_s), "started_at": at(started_s), "finished_at": at(finished_s)}
-    return {"id": name, "tenant": "ada", "gpus": gpus, "run_s": run_s, "preemptions": 0, **times}
+    return {"id": name, "tenant": "ada", "class": "auto", "gpus": gpus, "run_s": run_s, "preemptions": 0, **times}
 
 
 def a_guest_beside_a_holder() -> Run:

@@ -104,7 +104,8 @@ def test_a_run_without_jobs_is_refused() -> None:
 
 def test_a_summary_holds_plain_python_numbers() -> None:
     summary = summarise(synthetic_run("fifo"))
-    plain = {field.name: type(getattr(summary, field.name)) for field in fields(summary) if field.name != "bins"}
+    plain = {field.name: type(getattr(summary, field.name)) for field in fields(summary)}
+    assert (plain.pop("bins"), plain.pop("classes"), plain.pop("heeds_classes")) == (dict, dict, bool)
     nobody_looked = {"mean_first_steps_s", "guaranteed_slowdown"}
     assert {plain.pop(name) for name in nobody_looked} == {type(None)}
     assert set(plain.values()) == {int, float}
@@ -119,5 +120,5 @@ def test_first_steps_are_counted_from_the_arrival() -> None:
 def test_only_guaranteed_jobs_count_for_what_sharing_costs_them() -> None:
     """The first held its device 5 % longer than it would have alone; the second is not guaranteed anything."""
     jobs = job_table([0.0, 0.0], [105.0, 400.0], [105.0, 400.0], alone_s=[100.0, 100.0])
-    assert summarise(make_run(replace(jobs, is_guaranteed=np.array([1, 0])))).guaranteed_slowdown == 1.05
-    assert summarise(make_run(replace(jobs, is_guaranteed=np.array([0, 0])))).guaranteed_slowdown is None
+    assert summarise(make_run(replace(jobs, classes=["guaranteed", "auto"]))).guaranteed_slowdown == 1.05
+    assert summarise(make_run(replace(jobs, classes=["opportunistic", "auto"]))).guaranteed_slowdown is None

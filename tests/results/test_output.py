@@ -24,7 +24,9 @@ def test_each_run_has_the_promised_keys_first() -> None:
     for run in as_json(RUNS)["runs"]:
         assert list(run)[: len(FIRST_KEYS)] == FIRST_KEYS
         more = {"p99_queue_s", "mean_rho", "p99_rho", "jain", "mean_first_steps_s", "guaranteed_slowdown"}
-        assert set(run) == {*FIRST_KEYS, *more, "trace", "cluster", "device_count", "seed", "bins"}
+        assert set(run) == {
+            *FIRST_KEYS, *more, "heeds_classes", "trace", "cluster", "device_count", "seed", "bins", "classes",
+        }  # fmt: skip
 
 
 def test_the_same_runs_give_the_same_bytes_however_the_parameters_are_ordered() -> None:
@@ -69,7 +71,7 @@ def test_the_csv_has_one_row_per_job_and_policy(tmp_path: Path) -> None:
     assert rows[1] == {
         "policy": "fifo", "id": "job-1", "tenant": "bo, inc", "gang_size": "4", "arrival_s": "10.0",
         "first_start_s": "10.0", "finish_s": "210.0", "completion_s": "200.0", "queue_s": "150.0",
-        "run_s": "50.0", "alone_s": "50.0", "preemptions": "0",
+        "run_s": "50.0", "alone_s": "50.0", "preemptions": "0", "class": "auto",
     }  # fmt: skip
 
 

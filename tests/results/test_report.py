@@ -23,7 +23,7 @@ RUNS = [
     synthetic_run("fifo", restart_s=30.0),
     synthetic_run("tiresias-g", slowness=0.1, queue_limits_device_s=[3250.0, 10_000.0], placement="consolidated"),
 ]
-FIGURES = ["completion", "queueing", "utilisation", "waiting", "breakdown"]
+FIGURES = ["completion", "queueing", "kinds", "utilisation", "waiting"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -198,3 +198,16 @@ def test_a_browser_draws_every_figure_without_complaint(tmp_path: Path) -> None:
     body = re.sub(r"<script.*?</script>", "", seen.stdout, flags=re.S)
     assert len(re.findall(r'class="[^"]*\bjs-plotly-plot\b', body)) == len(FIGURES)
     assert body.count('<svg class="main-svg"') >= len(FIGURES)
+    drawn = dict(zip(FIGURES, re.split(r'class="figure[ "]', body)[1:], strict=True))
+    for name, figure in drawn.items():
+        for axis in ("xtick", "ytick"):
+            labels = re.findall(rf'<g class="{axis}"><text[^>]*>(.*?)</text>', figure)
+            assert len(labels) >= 2, (name, axis)
+            assert all(labels)
+    # A horizontal bar is drawn as a path from its foot to its length: all feet are one and the same place, zero.
+    paths = re.findall(r'<g class="point"><path d="M([\d.]+),[\d.]+V[\d.]+H([\d.]+)V', drawn["kinds"])
+    lengths = [float(end) - float(foot) for foot, end in paths]
+    values = [x for trace in figures_in((tmp_path / "report.html").read_text())[2]["traces"] for x in trace["x"]]
+    assert {float(foot) for foot, _ in paths} == {0.0}
+    longest, most = max(lengths), max(values)
+    assert lengths == pytest.approx([value / most * longest for value in values], abs=0.1)

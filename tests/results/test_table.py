@@ -6,6 +6,7 @@ import pytest
 from make_runs import job_table, make_run, synthetic_run
 from rich.console import Console
 
+from weft.sim.labels import short_labels
 from weft.sim.metrics import summarise
 from weft.sim.report.rows import duration, groups
 from weft.sim.result import Run
@@ -41,7 +42,7 @@ def test_every_heading_and_number_is_whole(count: int, width: int) -> None:
     shown = runs(count)
     text = text_of(shown, width)
     summaries = [summarise(run) for run in shown]
-    for group in groups(summaries):
+    for group in groups(summaries, short_labels([run.policy for run in shown])):
         for heading in (part for column in group.columns for part in column.heading.split("\n")):
             assert heading in text
         for row in group.rows(summaries):
@@ -60,7 +61,8 @@ def test_each_policys_mean_is_compared_with_the_first() -> None:
         return make_run(job_table([0.0], [seconds], [seconds]), policy)
 
     lines = text_of([took("fifo", 390.0), took("srsf", 100.0), took("slow", 400.0)]).splitlines()
-    shown = {line.split()[0]: line for line in lines[3:6]}
+    first = lines.index("Completion time and fairness") + 3
+    shown = {line.split()[0]: line for line in lines[first : first + 3]}
     assert " 1× " in shown["fifo"]
     assert " 3.9× " in shown["srsf"]
     assert " 0.97× " in shown["slow"]

@@ -67,7 +67,7 @@ OPTIONS = (
         "--retries", type=click.IntRange(min=0), metavar="N", help="Start it again so often if it fails.  [default: 0]"
     ),
     click.option("--no-requeue", is_flag=True, help="Let it fail if its node is lost, instead of starting it again."),
-    click.option("--hold", is_flag=True, help="Do not start it before weft release."),
+    click.option("--hold", is_flag=True, help="Do not start it before weft release ID."),
     click.option("--no-share", is_flag=True, help="Let nobody else compute on its devices while it runs."),
     click.option("--no-migrate", is_flag=True, help="Do not move it to other devices only because that would pay."),
     click.option(

@@ -11,9 +11,10 @@ from contextlib import suppress
 from types import TracebackType
 
 from weft.cli.feeding import CONTROL_C, Feeding
-from weft.cli.progress import line_about, what_ended
+from weft.cli.progress import exit_status, line_about, what_ended
 from weft.cli.question import asked_key, can_ask
 from weft.cli.screen import ERR, OUT, Screen
+from weft.cli.shown import devices
 from weft.cli.watching import Watcher
 from weft.client import Client, Job
 from weft.core.errors import WeftError
@@ -45,6 +46,8 @@ class Attached:
         self._told = ""
         self._was_reachable = True
         self._is_cancelled = False
+        self._cancelled_code = INTERRUPTED
+        self._is_announced = not os.isatty(ERR)  # a script that reads our stderr wants the job's alone
         self._code: int | None = None
 
     def __enter__(self) -> Attached:
@@ -80,6 +83,7 @@ class Attached:
         for fd, tail in list(self._tails.items()):
             if data := tail.read():
                 has_come = True
+                self._announce(must=True)
                 if self._feeding:
                     self._feeding.make_raw()
                 try:
@@ -112,6 +116,7 @@ class Attached:
         elif number == signal.SIGHUP:
             self._code = 0
         elif number == signal.SIGTERM or (number == signal.SIGINT and not can_ask()):
+            self._cancelled_code = 128 + number
             self._cancel()
         elif number == signal.SIGINT:
             self._ask()
@@ -122,7 +127,8 @@ class Attached:
             self._cancel()
             return
         to_job = bool(self._feeding and self._feeding.is_raw)
-        self._screen.say(f"detach or cancel? [d/c{'/s: send Ctrl-C to the job' if to_job else ''}] ")
+        send = "s: send Ctrl-C to the job, " if to_job else ""
+        self._screen.say(f"detach or cancel? [d: detach, c or Ctrl-C: cancel, {send}any other key: go on] ")
         key = asked_key(lambda: self._watcher.has_ended)
         if key in (b"d", b"D"):
             self._screen.say(f"detached; job {self._id} goes on: weft logs -f {self._id}")
@@ -135,7 +141,7 @@ class Attached:
     def _cancel(self) -> None:
         if self._is_cancelled:
             self._screen.say(f"job {self._id} is being cancelled; not waiting for its end")
-            self._code = INTERRUPTED
+            self._code = self._cancelled_code
             return
         try:
             self._client.cancel(self._id)
@@ -159,7 +165,15 @@ class Attached:
         with suppress(BlockingIOError):  # enough is in the pipe to wake anybody
             os.write(self._wake, b"\0")
 
+    def _announce(self, *, must: bool = False) -> None:
+        """Which job this is and where it runs: once, as soon as that is known, and before the job's first word."""
+        place = devices(self._watcher.job) if self._watcher.job.get("devices") else ""
+        if not self._is_announced and (place or must):
+            self._is_announced = True
+            self._screen.say(f"weft: job {self._id} runs{f' on {place}' if place else ''}")
+
     def _draw(self) -> None:
+        self._announce()
         if self._watcher.is_reachable != self._was_reachable:
             self._was_reachable = self._watcher.is_reachable
             gone = f"weft: the daemon does not answer; job {self._id} goes on, and so do we when it is back (weft up)"
@@ -179,6 +193,5 @@ class Attached:
         if said := what_ended(job):
             self._screen.say(f"weft: {said}")
         if self._is_cancelled:
-            return INTERRUPTED
-        code = job["exit_code"]
-        return int(code) if code is not None else int(job["state"] != "SUCCEEDED")
+            return self._cancelled_code
+        return exit_status(job)

@@ -8,15 +8,20 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from weft.core.errors import WeftError
 from weft.node.processes import Process, is_alive, process
 
+if TYPE_CHECKING:
+    from weft.client import Client
+
 PATIENCE_S = 60.0
 """Beyond the time that the daemon gives to jobs that are to end."""
 LOOK_EVERY_S = 0.01
+TO_STOP = "to stop jobs as well: weft up, then weft down --stop-jobs"
 
 
 @click.command(short_help="Stop weft; jobs go on.")
@@ -28,8 +33,9 @@ def down(stop_jobs: bool) -> None:
     client = Client()
     locks = {client.home.daemon_lock: "weft.control.daemon", client.home.node_lock: "weft.node.coordinator"}
     there = [found for lock, module in locks.items() if (found := _holder(lock, module))]
-    within_s = 0.0
+    within_s, live = 0.0, 0
     try:
+        live = _live(client)
         within_s = client.shutdown(stop_jobs)
     except NotRunningError:
         if stop_jobs and there:
@@ -42,6 +48,15 @@ def down(stop_jobs: bool) -> None:
         _end(there)  # a daemon that was killed leaves its coordinator behind
     _wait_for(there, within_s + PATIENCE_S)
     click.echo("weft is down", err=True)
+    if live and not stop_jobs:
+        goes = "1 job goes" if live == 1 else f"{live:,} jobs go"
+        click.echo(f"{goes} on, and the next weft up adopts {'it' if live == 1 else 'them'}; {TO_STOP}", err=True)
+
+
+def _live(client: Client) -> int:
+    """How many jobs have processes, running or paused, and are not being ended."""
+    jobs = client.health()["jobs"]
+    return int(jobs.get("RUNNING", 0) + jobs.get("PAUSED", 0))
 
 
 def _holder(lock: Path, module: str) -> Process | None:

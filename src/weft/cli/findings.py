@@ -28,6 +28,7 @@ from weft.node.bounds import the_library
 from weft.node.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
 from weft.node.mounts import file_system
 from weft.node.private import private_folder
+from weft.node.regular import user_name
 from weft.runtime.futex import CALLS
 from weft.runtime.native import VERSION
 
@@ -49,20 +50,14 @@ class Finding:
 
 def findings() -> list[Finding]:
     home = Home.find()
-    return [
-        _python(),
-        _torch(),
-        _native(),
-        *_home(home),
-        _pages(),
-        _pidfd(),
-        _fencing(home),
-        _futex(),
-        _nvml(),
-        _settings(home),
-        *_log(home),
-        *_daemon(home),
-    ]
+    machine = [_python(), _torch(), _native(), *_home(home), _pages(), _pidfd(), _futex(), _nvml()]
+    if not _is_ours(home):  # nothing in it can be looked at, nor is ours to judge
+        return machine
+    return [*machine, _fencing(home), _settings(home), *_log(home), *_daemon(home)]
+
+
+def _is_ours(home: Home) -> bool:
+    return not home.root.exists() or home.root.stat().st_uid == os.getuid()
 
 
 def _python() -> Finding:
@@ -87,12 +82,11 @@ def _native() -> Finding:
 
 def _home(home: Home) -> Iterator[Finding]:
     there = next(each for each in [home.root, *home.root.parents] if each.exists())
-    elsewhere = "name another folder: WEFT_HOME=DIR"
-    if not os.access(there, os.W_OK | os.X_OK):
-        yield Finding("home", False, f"{home.root} cannot be written to", elsewhere)
-        return
+    elsewhere = "use a folder of your own: WEFT_HOME=DIR weft doctor"
     if there == home.root and there.stat().st_uid != os.getuid():
-        yield Finding("home", False, f"{home.root} is another user's", elsewhere)
+        yield Finding("home", False, f"{home.root} belongs to {user_name(there.stat().st_uid)}", elsewhere)
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield Finding("home", False, f"{home.root} cannot be written to", elsewhere)
     elif there == home.root and stat.S_IMODE(there.stat().st_mode) & 0o077:
         yield Finding("home", False, f"{home.root} is open to other users", f"chmod 700 {home.root}")
     else:
@@ -100,7 +94,7 @@ def _home(home: Home) -> Iterator[Finding]:
     system = file_system(home.root)
     is_local = not home.on_network
     says = f"{system}{'' if is_local else ', a network file system, where locks and the log do not hold'}"
-    yield Finding("file system", is_local, says, "name a folder on a local disk: WEFT_HOME=DIR")
+    yield Finding("file system", is_local, says, "name a folder on a local disk: WEFT_HOME=DIR weft up")
     free_bytes = shutil.disk_usage(there).free
     says = f"{size(free_bytes)} free"
     yield Finding("disk", free_bytes >= LEAST_DISK_BYTES, says, "make room: logs and checkpoints go there")
@@ -231,7 +225,7 @@ def _clock(health: dict[str, Any]) -> Finding:
 def _nodes(client: Client, home: Home) -> Iterator[Finding]:
     nodes = client.nodes()
     there = [node for node in nodes if node["devices"]]
-    hint = f"see {home.node_log}; then weft down, weft up"
+    hint = f"see {home.node_log}; then weft down, then weft up"
     yield Finding("coordinator", bool(there), "connected" if there else "not connected", hint)
     devices = [device for node in there for device in node["devices"]]
     unmanaged = [device for device in devices if device["state"] == "unmanaged"]

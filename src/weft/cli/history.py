@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 HEADS = ("ID", "NAME", "TENANT", "ST", "EXIT", "SUBMITTED", "WAITED", "TIME", "STEPS", "PREEMPTED", "REASON")
 
 
-MORE = "--limit N lists N"
-
-
 @click.command(short_help="List the jobs that have ended, or all that happened to one.")
 @click.argument("job_id", metavar="[ID]", required=False, shell_complete=complete_job)
 @click.option(
@@ -38,8 +35,8 @@ MORE = "--limit N lists N"
 def history(job_id: str | None, limit: int, is_json: bool) -> None:
     """List the jobs that have ended, the latest first; with an ID, all that happened to that job, in order.
 
-    TIME is how long it ran: as a guest, by the part of its devices that it had. WAITED is how long it waited in all,
-    but for the time it was held. PREEMPTED is how often it had to make room.
+    TIME is how long it ran: as a guest, by the part of its devices that it had. WAITED is all the time since it was
+    submitted in which it had no devices and was not held. PREEMPTED is how often it had to make room.
     """
     from weft.client import Client
 
@@ -54,7 +51,7 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
     jobs = client.history(limit)
     if is_json:
         show_json(jobs)
-        tell_of_more(len(jobs), _total(client, len(jobs), limit), MORE)
+        _tell_of_more(client, len(jobs), limit)
         return
     rows = [
         (
@@ -72,9 +69,10 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
         )
         for job in jobs
     ]
-    show_table(HEADS, rows)
-    tell_of_more(len(jobs), _total(client, len(jobs), limit), MORE)
+    show_table(HEADS, rows, goes=("TENANT", "PREEMPTED", "SUBMITTED", "STEPS", "EXIT"))
+    _tell_of_more(client, len(jobs), limit)
 
 
-def _total(client: Client, shown: int, limit: int) -> int:
-    return shown if shown < limit else int(client.history_page(limit=1).get("total", shown))
+def _tell_of_more(client: Client, shown: int, limit: int) -> None:
+    total = shown if shown < limit else int(client.history_page(limit=1).get("total", shown))
+    tell_of_more(shown, total, f"weft history --limit {total} lists all")

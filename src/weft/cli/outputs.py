@@ -45,7 +45,7 @@ class Outputs:
 
     def _writers(self, results: Results) -> list[tuple[str, Callable[[str], None]]]:
         writers: list[tuple[str | None, Callable[[str], None]]] = [
-            (self.json, lambda path: write_json(results.runs, path)),
+            (self.json, lambda path: write_json(results.runs, path, results.skipped)),
             (self.csv, lambda path: write_csv(results.runs, path)),
             (self.report, results.report),
         ]

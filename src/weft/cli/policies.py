@@ -42,8 +42,11 @@ def policies(name: str | None) -> None:
 
 
 def _describe(name: str, make: Callable[..., Any]) -> None:
+    from weft.sim.named import policies_asked
+
     click.secho(name, bold=True)
-    click.echo(_indented(inspect.getdoc(make) or ""))
+    classes = " It heeds quotas and classes: opportunistic jobs yield." if policies_asked(name)[0].heeds_classes else ""
+    click.echo(_indented(f"{inspect.getdoc(make) or ''}{classes}"))
 
 
 def _words(make: Callable[..., Any]) -> dict[str, str]:

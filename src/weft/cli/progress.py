@@ -6,6 +6,7 @@ from weft.cli.shown import clock, metrics, printable, rate, reason
 from weft.client import Job
 
 MOST_METRICS = 3
+TERMINATED = 128 + 15
 
 
 def line_about(job: Job) -> str:
@@ -29,6 +30,13 @@ def _progress(job: Job) -> str:
     if job.get("eta_s") is not None:
         parts.append(f"ETA {clock(job['eta_s'])}")
     return printable("  ".join(parts))
+
+
+def exit_status(job: Job) -> int:
+    """What a command that waited for the job ends with. A cancelled job was ended by SIGTERM, as far as we know."""
+    if job["exit_code"] is not None:
+        return int(job["exit_code"])
+    return {"SUCCEEDED": 0, "CANCELLED": TERMINATED}.get(job["state"], 1)
 
 
 def what_ended(job: Job) -> str:

@@ -14,6 +14,7 @@ from weft.cli.shown import (
     count,
     devices,
     letters,
+    loss,
     rate,
     reason,
     shortened,
@@ -63,8 +64,8 @@ def queue(is_all: bool, limit: int | None, is_json: bool, parsable: bool, **filt
         for job in jobs:
             click.echo(job["id"])
     else:
-        show_table(HEADS, map(_row, jobs))
-    tell_of_more(len(jobs), total, "--limit 0 lists all; --state, --name and --tenant list some")
+        show_table(HEADS, map(_row, jobs), goes=("TENANT", "STEPS/S", "TIME", "STEPS"))
+    tell_of_more(len(jobs), total, "weft queue --limit 0 lists all; --state, --name and --tenant list some")
 
 
 def _listed(is_all: bool, limit: int, filters: Mapping[str, Any]) -> tuple[list[Job], int]:
@@ -94,5 +95,5 @@ def _row(job: Job) -> tuple[str, ...]:
         devices(job),
         count(job["steps"]),
         rate(job["step_rate_hz"]),
-        reason(job) or company(job),
+        "; ".join(filter(None, (loss(job), reason(job) or company(job)))),
     )

@@ -21,6 +21,8 @@ LETTERS = {
 
 LONGEST_NAME = 24
 NOTHING = "-"
+SHRINKING = ("NAME", "TENANT", "DEVICES")
+UNLIMITED = 1 << 31
 
 
 def show_json(value: object) -> None:
@@ -29,14 +31,14 @@ def show_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """All but the last column as wide as they need. On a terminal, a line is cut where the terminal ends."""
+def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], goes: Sequence[str] = ()) -> None:
+    """Every column as wide as it needs. On a narrow terminal names shrink, then the columns in `goes` are left out."""
+    from weft.cli.columns import fitted
+
     lines = [list(heads), *([printable(cell) or NOTHING for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads) - 1)]
-    limit = terminal_size()[0] if sys.stdout.isatty() else None
-    for line in lines:
-        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=False)]
-        click.echo("  ".join([*padded, line[-1]])[:limit].rstrip())
+    limit = terminal_size()[0] if sys.stdout.isatty() else UNLIMITED
+    for line in fitted(lines, limit, SHRINKING, goes):
+        click.echo(line)
 
 
 def tell_of_more(shown: int, total: int, hint: str) -> None:
@@ -81,6 +83,20 @@ def reason(job: Mapping[str, Any]) -> str:
     said = str(job.get("reason") or "")
     code = job.get("exit_code")
     return said or (f"exit code {code}" if code else "")
+
+
+def loss(job: Mapping[str, Any]) -> str:
+    """That its last attempt was lost, and where the present or next one begins."""
+    return f"was lost, {restart(job)}" if job.get("loss") else ""
+
+
+def restart(job: Mapping[str, Any]) -> str:
+    """Where a job begins whose attempt was lost."""
+    return f"{'restarts' if job['state'] == 'PENDING' else 'restarted'} {from_step(job['loss']['step'])}"
+
+
+def from_step(step: int) -> str:
+    return f"from step {step:,}" if step else "from the beginning"
 
 
 def company(job: Mapping[str, Any]) -> str:

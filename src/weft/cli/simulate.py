@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.sim.results import Results
 
 SAMPLE_CLUSTER = "4x4"
-DEFAULT_POLICIES = "fifo,tiresias-l"
+DEFAULT_POLICIES = "fifo,tiresias-l,weft"
 MOST_JOBS = 1_000_000
 
 
@@ -41,7 +41,8 @@ MOST_JOBS = 1_000_000
 @click.option(
     "--history",
     is_flag=True,
-    help="Instead of a trace: the jobs that this weft has run, on its own devices, with preemption for free.",
+    help="Instead of a trace: the jobs that this weft has run, on its own devices, with preemption for free. "
+    "Jobs that are too large for the devices are skipped, and named.",
 )
 @click.option("--jobs", type=int, metavar="N", help="Only the first N jobs by arrival.")
 @click.option(
@@ -119,6 +120,7 @@ def simulate(
             quotas=dict(map(_quota, quotas)),
             workers=workers if workers is not None else len(os.sched_getaffinity(0)),
             form=form,
+            skip_misfits=history,
             watcher=watcher,
         )
     outputs.write(results)
@@ -148,9 +150,10 @@ def _compare(past: Lived, results: Results) -> None:
     from weft.core.words import span
     from weft.sim.metrics import summarise
 
+    past_s = span(past.mean_wait_s(results[0].jobs.ids))
     for each in results:
         wait_s = summarise(each).mean_queue_s
-        click.echo(f"mean wait: {span(past.mean_wait_s)} as it was → {span(wait_s)} under {each.policy}", err=True)
+        click.echo(f"mean wait: {past_s} as it was → {span(wait_s)} under {each.policy}", err=True)
 
 
 def _default_cluster(traces: tuple[str, ...]) -> str:

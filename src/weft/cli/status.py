@@ -19,6 +19,7 @@ from weft.cli.shown import (
     printable,
     rate,
     reason,
+    restart,
     sharing,
     show_json,
     size,
@@ -47,6 +48,12 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "name", job["name"] or ""
     yield "state", job["state"] + (f" ({reason(job)})" if reason(job) else "")
     yield "exit code", count(job["exit_code"])
+    if job.get("loss"):
+        lost = job["loss"]
+        why = f": {lost['message']}" if lost["message"] else ""
+        yield "lost", f"attempt {lost['attempt']}, noticed {local_time(lost['at'])}{why}; {restart(job)}"
+    elif job.get("losses"):
+        yield "lost", f"{counted(job['losses'], 'time')}; weft history {job['id']}"
     yield "position", count(job.get("position"))
     yield "tenant", f"{job['tenant']}, class {job['class']}"
     yield "command", shlex.join(job["command"])
@@ -63,7 +70,7 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     limit = f" of at most {clock(job['time_s'])}" if job.get("time_s") else ""
     yield "ran", clock(job.get("run_s")) + limit
     if job["steps"]:
-        yield "steps", f"{count(job['steps'])}, {rate(job['step_rate_hz'])} a second"
+        yield "steps", count(job["steps"]) + (f", {rate(job['step_rate_hz'])} a second" if job["step_rate_hz"] else "")
     elif job["state"] in ("RUNNING", "PAUSED"):
         yield "steps", "none seen yet; without steps, a pause stops its processes where they are"
     yield "reported", ", ".join(metrics(job))

@@ -9,12 +9,29 @@ from types import TracebackType
 import click
 
 from weft.core.words import counted
+from weft.sim.request import Misfit
 from weft.sim.trace import Trace
 from weft.sim.watcher import Watcher
 
+MOST_IDS = 8
+"""Of jobs that are skipped for one reason, so many are named."""
+
 
 class Told(Watcher):
-    """One line about rows that are left out, one about columns that are; no bars."""
+    """One line about rows that are left out, one about columns that are, one a reason to skip jobs; no bars."""
+
+    def skipped(self, misfits: Sequence[Misfit], jobs: int) -> None:
+        by_reason: dict[str, list[str]] = {}
+        for misfit in misfits:
+            by_reason.setdefault(misfit.why, []).append(misfit.id)
+        for why, ids in by_reason.items():
+            named = ", ".join(ids[:MOST_IDS]) + (f" and {len(ids) - MOST_IDS:,} more" if len(ids) > MOST_IDS else "")
+            if len(ids) == 1:
+                click.echo(f"note: job {named} is skipped: it {why}", err=True)
+            else:
+                click.echo(f"note: {len(ids):,} jobs are skipped ({named}): each {why}", err=True)
+        if misfits:
+            click.echo(f"note: every policy gets the other {jobs - len(misfits):,} of {counted(jobs, 'job')}", err=True)
 
     def begins(self, trace: Trace, policies: Sequence[str]) -> None:
         if trace.left_out:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.complete import complete_policy
+from weft.cli.losses import tell_losses
 
 if TYPE_CHECKING:
     from weft.client import Client
 
-JOINED_S = 5.0
+JOINED_S, SETTLED_S = 5.0, 30.0
 LOOK_EVERY_S = 0.01
 
 
@@ -51,7 +52,7 @@ def up(foreground: bool, policy: str | None, devices: str | None) -> None:
     if foreground:
         _become_daemon(client, policy, devices)
     if start_daemon(home, policy, devices):
-        tell_health(_once_joined(client), "started")
+        tell_health(once_joined(client), "started")
         return
     if devices:
         click.echo("note: the devices stay as they are; to choose others: weft down, then weft up", err=True)
@@ -68,12 +69,15 @@ def absolute_policy(text: str | None) -> str | None:
     return f"{Path(path).absolute()}:{rest}" if colon and path.endswith(".py") else text
 
 
-def _once_joined(client: Client) -> dict[str, Any]:
-    """Its health once the coordinator is there as well, or after a while without one."""
-    deadline_s = time.monotonic() + JOINED_S
-    while not (health := client.health())["nodes"] and time.monotonic() < deadline_s:
+def once_joined(client: Client) -> dict[str, Any]:
+    """Its health once the coordinator is there as well and has told which attempts were lost; or after a while."""
+    begun_s = time.monotonic()
+    while True:
+        health = client.health()
+        is_settled = health["nodes"] and not health["settling"]
+        if is_settled or time.monotonic() > begun_s + (SETTLED_S if health["nodes"] else JOINED_S):
+            return health
         time.sleep(LOOK_EVERY_S)
-    return health
 
 
 def _become_daemon(client: Client, policy: str | None, devices: str | None) -> None:
@@ -90,5 +94,6 @@ def _become_daemon(client: Client, policy: str | None, devices: str | None) -> N
 
 def tell_health(health: dict[str, Any], how: str) -> None:
     click.echo(f"weft {how}: process {health['pid']}, policy {health['policy']}, home {health['home']}", err=True)
+    tell_losses(health)
     for warning in health.get("warnings") or []:
         click.echo(f"warning: {warning}", err=True)

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from weft.core.words import WAITED
+
 JobState = Literal["PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"]
 
 
@@ -37,6 +39,15 @@ class Memory(BaseModel):
     limit_bytes: int | None = Field(description="what it may use, if it said so")
 
 
+class Loss(BaseModel):
+    """The attempt before the present one was lost: how it would have ended is not known."""
+
+    attempt: int
+    at: str
+    message: str
+    step: int = Field(description="where the next attempt begins: at its last checkpoint; 0 is the beginning")
+
+
 class Job(BaseModel):
     id: str
     name: str
@@ -64,9 +75,11 @@ class Job(BaseModel):
     metrics: dict[str, float | None]
     eta_s: float | None
     run_s: float
-    wait_s: float
+    wait_s: float = Field(description=WAITED)
     preemptions: int
     unseats: int = Field(description="how often it had to leave a seat on devices of others")
+    losses: int = Field(description="how many of its attempts were lost")
+    loss: Loss | None = Field(description="the loss after which its present attempt began, or its next one will")
     guaranteed: bool = Field(description="whether it has a part of its tenant's quota now")
     guest: bool = Field(description="whether it computes on devices that it does not hold")
     beside: list[str] = Field(description="who computes on its devices besides")
@@ -133,6 +146,7 @@ class Why(BaseModel):
     reason: str
     guest: bool = Field(description="whether it computes on devices that it does not hold")
     beside: list[str] = Field(description="who computes on its devices besides")
+    loss: Loss | None = Field(description="the loss after which its present attempt began, or its next one will")
     rule: str
     ahead: list[Ahead]
     ahead_count: int
@@ -177,6 +191,12 @@ class Nodes(BaseModel):
     nodes: list[Node]
 
 
+class LostJob(BaseModel):
+    id: str
+    name: str
+    step: int | None = Field(description="where it begins again; 0 is the beginning; null: it does not")
+
+
 class Health(BaseModel):
     version: str
     pid: int
@@ -186,4 +206,6 @@ class Health(BaseModel):
     home: str
     nodes: int
     jobs: dict[str, int]
+    settling: int = Field(description="attempts that ended while the coordinator was away; it has yet to report how")
+    lost: list[LostJob] = Field(description="the jobs that lost an attempt since the daemon began")
     warnings: list[str]

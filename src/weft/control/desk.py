@@ -44,6 +44,7 @@ from weft.core.scheduler import Scheduler
 from weft.core.values import EPSILON_S
 
 TIMED_OUT = "ran past its limit of {0:g} s"
+TIMED_OUT_CODE = 124  # as of timeout(1)
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Desk:
     """After `StopAll`: whoever waits goes on waiting, until the next start."""
     must_tell_all: bool = False
     """The node may have forgotten everything."""
+    settling: set[tuple[str, int]] = field(default_factory=set)
+    """Attempts that had ended when the node last said hello, and how, it has yet to report; before that, all."""
     policy_error: str = ""
     wake_at: float = math.inf
     version: int = 0
@@ -116,7 +119,7 @@ class Desk:
                 self.tell(Released(record.id, Code.BACKING_OFF), now)
         for record, left_s in self._limited(now):
             if record.id in self.records and left_s <= EPSILON_S:
-                end(self, record, Ending(State.FAILED, TIMED_OUT.format(record.limit_s)), now)
+                end(self, record, Ending(State.FAILED, TIMED_OUT.format(record.limit_s), TIMED_OUT_CODE), now)
 
     def next_time(self, now: float) -> float:
         """When to come again though nothing happens."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.control.desk import Desk, Past
 from weft.control.floor import Floor
-from weft.control.record import record_of
+from weft.control.record import Loss, Record, record_of
 from weft.control.roster import Roster
 from weft.control.store import Store
 from weft.core.commands import Preempt, Seat, Start, Unseat
@@ -48,6 +48,9 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
     attempts = {row["job"]: row for row in store.all("live_attempts")}
     parse = lru_cache(REQUESTS)(json.loads)  # elements of an array, and jobs submitted alike, share one
     records = [record_of(row, attempts.get(row[0]), parse) for row in store.rows("live_jobs")]
+    for record in records:
+        if record.losses:
+            record.loss = _last_loss(store, record)
     roster = Roster(records, _number(store), {row["digest"]: row["id"] for row in store.all("environments")})
     roster.find_awaited()
     past = Past(
@@ -62,6 +65,7 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
         floor,
         quotas,
         store.setting("boot id") or "",
+        settling={(record.id, record.attempt) for record in roster.alive.values()},
     )
 
 
@@ -80,6 +84,14 @@ def known(store: Store, wanted: str) -> Sequence[tuple[str, str]]:
     if not wanted.isdecimal() or len(wanted) > 18 or wanted.startswith("0"):
         return []
     return [(each["id"], each["state"]) for each in store.all("elements", int(wanted))]
+
+
+def _last_loss(store: Store, record: Record) -> Loss | None:
+    row = store.one("last_loss", record.id)
+    if row is None:  # a log that was repaired may lack it
+        return None
+    body = json.loads(row["body"])
+    return Loss(body["attempt"], row["at"], body.get("message", ""), body.get("checkpoint_step", 0))
 
 
 def _rates_hz(store: Store, name: str) -> dict[str, float]:

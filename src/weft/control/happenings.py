@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft.control.record import Loss
 from weft.control.views import Json, iso
 from weft.core.plain import reason_of
 from weft.core.reasons import Code, Reason
@@ -93,7 +94,7 @@ def event_in_words(kind: str, body: Json) -> str | None:
             return "submitted"
         case "Measured":
             beside = f"beside {', '.join(body['neighbours'])}" if body["neighbours"] else "alone"
-            return f"measured: {body['rate_hz']:.3g} steps a second {beside}"
+            return f"measured: {body['rate_hz']:.3g} steps a second {beside}{_compared_in_words(body)}"
         case "Grown":
             needs_bytes = body["persistent_bytes"] + body["ephemeral_bytes"]
             return f"measured: it needs {needs_bytes / 2**20:.0f} MiB of a device by now"
@@ -112,6 +113,14 @@ def event_in_words(kind: str, body: Json) -> str | None:
     return None
 
 
+def _compared_in_words(body: Json) -> str:
+    """With how sure that is. Logs of earlier versions know no comparison."""
+    alone_hz, error = body.get("alone_hz"), body.get("error")
+    if not alone_hz or error is None:
+        return ""
+    return f", against {alone_hz:.3g} alone in the same window ({body['rate_hz'] / alone_hz:.0%} ± {error:.0%})"
+
+
 def _report_in_words(body: Json) -> str:
     match body["what"]:
         case "started":
@@ -124,7 +133,7 @@ def _report_in_words(body: Json) -> str:
         case "ended":
             return f"attempt {body['attempt']} ended with exit code {body['exit_code']}"
         case "lost":
-            return f"attempt {body['attempt']} was lost: {body.get('message', '')}"
+            return Loss(body["attempt"], 0.0, body.get("message", ""), body.get("checkpoint_step", 0)).in_words()
         case "held-back":
             return _held_back_in_words(body)
     return str(body["what"])

@@ -139,8 +139,9 @@ class House:
         elements = self.store.all("elements", int(job_id)) if job_id.isdecimal() else []
         if elements:
             named = ", ".join(element["id"] for element in elements[:5])
+            more = ", …" if len(elements) > 5 else ""
             raise NotFoundError(
-                f"{job_id} is an array", f"its elements are {named}{', …' if len(elements) > 5 else ''}"
+                f"{job_id} is an array", f"weft status {elements[0]['id']}; its elements are {named}{more}"
             )
         raise no_such_job(job_id)
 
@@ -187,8 +188,21 @@ class House:
             "home": str(self.home.root),
             "nodes": int(self.link.is_up),
             "jobs": dict(self.counts.all),
+            "settling": len(self.desk.settling & {(one.id, one.attempt) for one in self.desk.roster.alive.values()}),
+            "lost": self.lost(),
             "warnings": self.warnings(),
         }
+
+    def lost(self) -> list[Json]:
+        """The jobs that lost an attempt since this daemon began, and where each begins again; null: it does not."""
+        live = [(record, record.loss) for record in self.desk.roster.lost.values() if record.loss]
+        again = [
+            {"id": record.id, "name": record.name, "step": loss.step}
+            for record, loss in sorted(live, key=lambda one: one[0].key)
+            if loss.at >= self._started_at
+        ]
+        over = self.store.all("lost_for_good", self._started_at)
+        return again + [{"id": row["id"], "name": row["name"], "step": None} for row in over]
 
     def warnings(self) -> list[str]:
         found = [ROOT_WARNING] if os.getuid() == 0 else []
@@ -198,7 +212,7 @@ class House:
             found.append(self._writer.trouble)
         if self.desk.policy_error:
             found.append(f"the policy {self.policy_name} fails: {self.desk.policy_error}")
-        if self.desk.quotas and not self.desk.scheduler.heeds_quotas:
+        if self.desk.quotas and not self.desk.scheduler.heeds_classes:
             found.append(f"under the policy {self.policy_name} quotas and classes do not count; under weft they do")
         found += [warning for warnings in self.watched for warning in warnings()]
         return found + self._settings_warnings()

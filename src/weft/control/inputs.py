@@ -49,6 +49,8 @@ class Hello:
     boot_id: str = ""
     attempts: frozenset[tuple[str, int]] = frozenset()
     """Those it knows of, and will tell how they ended if they have."""
+    ended: frozenset[tuple[str, int]] = frozenset()
+    """Of these, those that have ended or were lost. How, is reported next."""
 
 
 @value

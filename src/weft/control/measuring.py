@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_NEIGHBOURS = 1_000
 SIZES = ("persistent_bytes", "ephemeral_bytes")
+COMPARED = ("alone_hz", "error", "window")
+"""Of a job that was set against itself alone; None of any other."""
 GROWN_BYTES, GROWN = 1 << 20, 0.05
 """By so much at least: what a job allocates differs a little from step to step."""
 
@@ -47,11 +49,13 @@ def growth_of(desk: Desk, job_id: str, progress: Mapping[str, Any]) -> Measureme
 
 def _measured_of(message: Mapping[str, Any]) -> Measured | None:
     numbers = [message.get("rate_hz"), message.get("utilisation"), message.get("steps", 0)]
+    compared = [message.get(name) for name in COMPARED]
     sizes = [message.get(name) for name in SIZES]
     is_weighed = sizes != [None, None]
     neighbours = message.get("neighbours") or []
     is_sane = (
         all(_is_number(number) for number in (numbers + sizes if is_weighed else numbers))
+        and all(number is None or _is_number(number) for number in compared)
         and isinstance(neighbours, list)
         and len(neighbours) <= MOST_NEIGHBOURS
         and all(isinstance(each, str) for each in neighbours)
@@ -60,6 +64,7 @@ def _measured_of(message: Mapping[str, Any]) -> Measured | None:
         return None
     rate_hz, utilisation, steps = (float(number or 0) for number in numbers)
     persistent_bytes, ephemeral_bytes = (int(size or 0) if is_weighed else None for size in sizes)
+    alone_hz, error = (None if number is None else float(number) for number in compared[:2])
     return Measured(
         message["job"],
         message["generation"],
@@ -69,6 +74,9 @@ def _measured_of(message: Mapping[str, Any]) -> Measured | None:
         ephemeral_bytes,
         tuple(sorted(neighbours)),
         int(steps),
+        alone_hz,
+        error,
+        int(compared[2] or 0),
     )
 
 

@@ -51,6 +51,22 @@ class Ending:
     retry_in_s: float | None = None
 
 
+@value
+class Loss:
+    """An attempt whose end is not known: its processes were killed together with weft's own, or the machine was."""
+
+    attempt: int
+    at: float
+    message: str
+    step: int
+    """Where the next attempt begins: at its last checkpoint; 0 is the beginning."""
+
+    def in_words(self) -> str:
+        why = f": {self.message}" if self.message else ""
+        begins = f"at step {self.step:,}, with its last checkpoint" if self.step else "from the beginning"
+        return f"attempt {self.attempt} was lost{why}; the next one begins {begins}"
+
+
 NONE_AWAITED: set[str] = set()
 NO_METRICS: Mapping[str, float | None] = {}
 """Shared by all jobs that have none, which may be many; neither is ever changed."""
@@ -73,6 +89,8 @@ class Record:
     """How it will have ended, once the node says that its processes are gone: it was told to stop."""
     failures: int = 0
     losses: int = 0
+    loss: Loss | None = None
+    """The last of them."""
     preemptions: int = 0
     unseats: int = 0
     """How often it had to leave a seat. Nothing that it held was taken from it, so that is no preemption."""
@@ -130,6 +148,15 @@ class Record:
         self.host_bytes = sane(progress.get("host_bytes"))
         self.learn(progress)
 
+    def begin_again(self, step: int) -> None:
+        """Its attempt is gone. What is shown from now on is of the next one, which begins at this step."""
+        self.steps, self.step_rate_hz, self.metrics, self.host_bytes = step, None, NO_METRICS, 0
+
+    @property
+    def present_loss(self) -> Loss | None:
+        """The loss after which the present attempt was begun, or the next one will be."""
+        return self.loss if self.loss and self.attempt - self.loss.attempt <= int(self.is_alive) else None
+
     def learn(self, progress: Mapping[str, Any]) -> None:
         """What is measured of its device memory lasts: the next attempt will need as much."""
         self.memory = self.memory.after(progress)
@@ -156,7 +183,7 @@ class Record:
             "started_at": self.started_at,
             "finished_at": None,
             "not_before": self.not_before,
-            "ending": json.dumps([self.ending.state, self.ending.reason]) if self.ending else None,
+            "ending": _plain_ending(self.ending),
             "run_s": 0.0,
             "wait_s": 0.0,
             "steps": self.steps,
@@ -209,11 +236,15 @@ def record_of(
     return record
 
 
+def _plain_ending(ending: Ending | None) -> str | None:
+    return json.dumps([ending.state, ending.reason, ending.exit_code]) if ending else None
+
+
 def _ending(plain: str | None) -> Ending | None:
     if plain is None:
         return None
-    state, reason = json.loads(plain)
-    return Ending(State(state), reason)
+    state, reason, *exit_code = json.loads(plain)  # an older log has no exit code there
+    return Ending(State(state), reason, *exit_code)
 
 
 def spec_for(job_id: str, request: Mapping[str, Any], rate_hz: Mapping[str, float]) -> JobSpec:

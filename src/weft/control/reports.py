@@ -25,6 +25,7 @@ FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "message": str,
     "reason": str,
     "progress": dict,
+    "checkpoint_step": int,
 }
 """What is read of a report. Whatever else it says is only kept in the log."""
 NUMBERS = ("step", "step_rate_hz", "host_bytes", "persistent_bytes", "ephemeral_bytes", "overflow_bytes", "peak_bytes")
@@ -39,7 +40,7 @@ def report_of(message: Mapping[str, Any]) -> Report | None:
         return None
     if what in ("paused", "left") and "step" not in body:
         return None
-    if not all(map(_is_count, body.get("pids", ()))):
+    if not all(map(_is_count, [*body.get("pids", ()), body.get("checkpoint_step", 0)])):
         return None
     if "progress" in body:
         body["progress"] = progress_of(body["progress"])
@@ -71,7 +72,8 @@ def hello_of(message: Mapping[str, Any]) -> Hello | None:
     ):
         return None
     named = frozenset((each["job"], each["attempt"]) for each in attempts)
-    return Hello(_text(node), devices, _text(boot_id), named)
+    ended = frozenset((each["job"], each["attempt"]) for each in attempts if each.get("ended") is True)
+    return Hello(_text(node), devices, _text(boot_id), named, ended)
 
 
 def devices_of(message: Mapping[str, Any]) -> list[dict[str, Any]] | None:

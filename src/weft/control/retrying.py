@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from signal import Signals
+
 from weft.control.record import Ending, Record, State
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 300.0
@@ -9,12 +11,16 @@ MOST_LOSSES = 5
 """A job that is lost more often than this ends so: it may be what kills its shepherd."""
 
 
-def ending_of(record: Record, what: str, exit_code: int | None, message: str) -> Ending:
+def ending_of(record: Record, what: str, exit_code: int | None, message: str, *, was_with_weft: bool = False) -> Ending:
+    """`was_with_weft`: it was lost together with the coordinator. The first time that is not the job's doing, and its
+    place in the queue is kept: it is tried again at once.
+    """
     message = message.encode(errors="backslashreplace").decode()  # it may name files whose names are no text
     if what == "lost":
         reason = f"was lost: {message}" if message else "was lost"
         may_retry = record.request.get("requeue", True) and record.losses < MOST_LOSSES
-        return Ending(State.FAILED, reason, None, _back_off_s(record.losses) if may_retry else None)
+        wait_s = 0.0 if was_with_weft and not record.losses else _back_off_s(record.losses)
+        return Ending(State.FAILED, reason, None, wait_s if may_retry else None)
     if what == "refused":  # its order cannot be sent or carried out, and would not be the next time
         return Ending(State.FAILED, f"cannot be started: {message}")
     if exit_code == 0:
@@ -32,4 +38,9 @@ def _back_off_s(times: int) -> float:
 def _in_words(exit_code: int | None) -> str:
     if exit_code is None:
         return "ended with no exit code"
-    return f"was ended by signal {exit_code - 128}" if exit_code > 128 else f"ended with exit code {exit_code}"
+    if exit_code <= 128:
+        return f"ended with exit code {exit_code}"
+    try:
+        return f"was ended by signal {exit_code - 128} ({Signals(exit_code - 128).name})"
+    except ValueError:  # its own exit code, by which it means something else
+        return f"ended with exit code {exit_code}"

@@ -31,6 +31,8 @@ class Roster:
         self.backing_off: dict[str, Record] = {}
         self.stopping: dict[str, Record] = {}
         """Who was told to end."""
+        self.lost: dict[str, Record] = {}
+        """Jobs of which an attempt was lost."""
         self.last_number = last_number
         self.environments = dict(environments or {})
         """Where each is kept, by what is in it."""
@@ -57,6 +59,8 @@ class Roster:
             self.backing_off[record.id] = record
         if record.ending is not None:
             self.stopping[record.id] = record
+        if record.loss is not None:
+            self.lost[record.id] = record
         if record.array_index is not None:
             self.arrays.setdefault(record.number, {})[record.id] = None
         if record.awaits and (record.array_index is None or len(self.arrays[record.number]) == 1):
@@ -85,6 +89,7 @@ class Roster:
         self.alive.pop(record.id, None)
         self.backing_off.pop(record.id, None)
         self.stopping.pop(record.id, None)
+        self.lost.pop(record.id, None)
         if record.array_index is not None:
             elements = self.arrays[record.number]
             del elements[record.id]

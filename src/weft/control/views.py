@@ -11,7 +11,7 @@ from weft.control.company import company, place_of
 from weft.control.desk import Desk
 from weft.control.measuring import interference_ratio
 from weft.control.memory import Memory, memory_json, memory_of
-from weft.control.record import Record, State
+from weft.control.record import Loss, Record, State
 from weft.core.job import Job
 from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
@@ -45,6 +45,8 @@ class Seen:
     wait_s: float
     preemptions: int
     unseats: int
+    losses: int
+    loss: Loss | None
     guaranteed: bool
     guest: bool
     beside: list[str]
@@ -94,6 +96,8 @@ class Views:
             job.wait_s(now),
             record.preemptions,
             record.unseats,
+            record.losses,
+            record.present_loss,
             desk.scheduler.is_guaranteed(job),
             job.seating is not None,
             beside,
@@ -125,6 +129,8 @@ class Views:
             "wait_s": round(seen.wait_s, 3),
             "preemptions": seen.preemptions,
             "unseats": seen.unseats,
+            "losses": seen.losses,
+            "loss": loss_json(seen.loss),
             "guaranteed": seen.guaranteed,
             "guest": seen.guest,
             "beside": seen.beside,
@@ -157,6 +163,8 @@ class Views:
             "wait_s": round(row["wait_s"], 3),
             "preemptions": row["preemptions"],
             "unseats": row["unseats"],
+            "losses": row["losses"],
+            "loss": None,
             "guaranteed": False,
             "guest": False,
             "beside": [],
@@ -242,6 +250,12 @@ def eta_s(record: Record) -> float | None:
     if not wanted or not record.step_rate_hz:
         return None
     return round(max(0.0, float(wanted) - record.steps) / record.step_rate_hz, 1)
+
+
+def loss_json(loss: Loss | None) -> Json | None:
+    if loss is None:
+        return None
+    return {"attempt": loss.attempt, "at": iso(loss.at), "message": loss.message, "step": loss.step}
 
 
 def iso(at: float | None) -> str | None:

@@ -9,9 +9,9 @@ from typing import Any
 from weft.control.desk import Desk
 from weft.control.forecast import starts_in_s
 from weft.control.happenings import decided_in_words, decisions, preemptions
-from weft.control.record import State
+from weft.control.record import Loss, State
 from weft.control.store import Store
-from weft.control.views import Json, Views
+from weft.control.views import Json, Views, loss_json
 from weft.core.job import Job
 from weft.core.snapshot import snapshot
 from weft.core.view import Decider
@@ -43,6 +43,7 @@ def why_live(desk: Desk, store: Store, views: Views, job_id: str, now: float, po
         "reason": views.reason(desk, job_id, now),
         "guest": desk.job(job_id).seating is not None,
         "beside": views.beside(desk, job_id, now),
+        "loss": loss_json(desk.records[job_id].present_loss),
         "rule": desk.scheduler.rule,
         "ahead": [_standing(desk, job, now) for job in ahead],
         "ahead_count": ahead_count,
@@ -80,6 +81,7 @@ def why_ended(row: Mapping[str, Any], store: Store) -> Json:
         "reason": row["reason"],
         "guest": False,
         "beside": [],
+        "loss": None,
         "rule": "",
         "ahead": [],
         "ahead_count": 0,
@@ -93,6 +95,8 @@ def why_ended(row: Mapping[str, Any], store: Store) -> Json:
 def in_words(answer: Json) -> list[str]:
     job_id, state = answer["id"], answer["state"]
     lines = [f"{job_id} is {state}{_company(answer)}" + (f": {answer['reason']}" if answer["reason"] else "")]
+    if lost := answer.get("loss"):
+        lines.append(f"{lost['at']}: {Loss(lost['attempt'], 0.0, lost['message'], lost['step']).in_words()}")
     if answer["ahead_count"]:
         first = ", ".join(f"{job['id']} ({job['name']})" for job in answer["ahead"])
         more = answer["ahead_count"] - len(answer["ahead"])

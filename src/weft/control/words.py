@@ -10,7 +10,7 @@ from weft.control.decisions import launch
 from weft.control.endings import end
 from weft.control.floor import Floor
 from weft.control.inputs import Devices, Hello, Report
-from weft.control.record import Ending, Record
+from weft.control.record import Ending, Loss, Record
 from weft.control.retrying import ending_of
 from weft.core.events import DevicesBlocked, Held, Lost, NodeJoined, NodeLost, Progressed
 from weft.core.reasons import Code, Reason
@@ -18,7 +18,7 @@ from weft.core.reasons import Code, Reason
 if TYPE_CHECKING:
     from weft.control.desk import Desk
 
-REBOOTED = "the machine was started anew"
+REBOOTED = "the machine was restarted"
 
 
 def hello(desk: Desk, word: Hello, now: float) -> None:
@@ -28,8 +28,9 @@ def hello(desk: Desk, word: Hello, now: float) -> None:
         desk.out.settings.append(("boot id", word.boot_id))
         for record in desk.roster.alive_after() if desk.boot_id else ():
             if (record.id, record.attempt) not in word.attempts:
-                report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED}), now)
+                report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED, "unseen": True}), now)
         desk.boot_id = word.boot_id
+    desk.settling = {(one.id, one.attempt) for one in desk.roster.alive.values()} & word.ended
     _furnish(desk, Floor(word.node, word.devices), now)
 
 
@@ -50,6 +51,7 @@ def report(desk: Desk, word: Report, now: float) -> None:
     record = desk.records.get(word.job_id)
     if record is None or not record.is_alive or record.attempt != word.attempt:
         return  # late, or said twice
+    desk.settling.discard((record.id, record.attempt))
     body = {key: value for key, value in word.body.items() if key != "progress"}
     desk.note("Reported", record.id, {"what": word.what, "attempt": word.attempt, **body})
     match word.what:
@@ -103,20 +105,30 @@ def _ended(desk: Desk, record: Record, word: Report, now: float) -> None:
     if word.what == "ended":  # it was over before anybody could say that it had begun
         record.started_at = record.started_at or record.granted_at
     _gone(desk, record, "lost" if word.what == "refused" else word.what, exit_code, now)
-    ending = record.ending or ending_of(record, word.what, exit_code, str(word.body.get("message", "")))
+    message, was_with_weft = str(word.body.get("message", "")), word.body.get("unseen") is True
+    ending = record.ending or ending_of(record, word.what, exit_code, message, was_with_weft=was_with_weft)
     if ending.retry_in_s is None:
         end(desk, record, ending, now)
     else:
         record.failures += word.what == "ended"
-        record.losses += word.what == "lost"
-        _try_again(desk, record, ending, ending.retry_in_s, now)
+        step = int(word.body.get("checkpoint_step", 0))
+        if word.what == "lost":
+            record.losses += 1
+            record.loss = Loss(record.attempt, now, message, step)
+            desk.roster.lost[record.id] = record
+        _try_again(desk, record, ending, ending.retry_in_s, step, now)
 
 
-def _try_again(desk: Desk, record: Record, ending: Ending, in_s: float, now: float) -> None:
+def _try_again(desk: Desk, record: Record, ending: Ending, in_s: float, step: int, now: float) -> None:
+    """Its next attempt begins at this step, and so do its steps as they are shown and reckoned with."""
+    record.begin_again(step)
     desk.tell(Lost(record.id, desk.job(record.id).generation), now)
-    desk.tell(Held(record.id, Reason(Code.BACKING_OFF, (record.attempt, ending.reason, f"{in_s:g}"))), now)
-    record.not_before = now + in_s
-    desk.roster.backing_off[record.id] = record
+    if record.request.get("steps"):
+        desk.tell(Progressed(record.id, desk.job(record.id).generation, float(step)), now)
+    if in_s:
+        desk.tell(Held(record.id, Reason(Code.BACKING_OFF, (record.attempt, ending.reason, f"{in_s:g}"))), now)
+        record.not_before = now + in_s
+        desk.roster.backing_off[record.id] = record
 
 
 def _gone(desk: Desk, record: Record, outcome: str, exit_code: int | None, now: float) -> None:

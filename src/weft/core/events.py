@@ -60,6 +60,14 @@ class Measured:
     """Who computed on its devices meanwhile; empty if it was alone there."""
     steps: int = 0
     """How many were counted for that; 0 if nobody says."""
+    alone_hz: float | None = None
+    """Its rate with nobody beside it, measured in the same window as `rate_hz`; None if there was no such comparison,
+    or none that it came through."""
+    error: float | None = None
+    """Half the width of the interval around `rate_hz` over `alone_hz`, at 95 % confidence; None if the two were not
+    compared."""
+    window: int = 0
+    """Which comparison that was: the jobs that were compared in one have the same number."""
 
 
 @value

@@ -129,7 +129,10 @@ class Job:
         return self.settled_run_s + self.speed * (now - self.since_s)
 
     def wait_s(self, now: float) -> float:
-        """How long it has waited, all together; time on hold is its owner's wish and does not count."""
+        """How long it has waited: the one definition, live and simulated. All the time since it was submitted in which
+        it had no devices, neither its own nor as a guest, and nothing held it: not its owner, a job it comes after, the
+        limit of its array or a back-off. Waits after a preemption count.
+        """
         if self.is_waiting and not self.speed:
             return self.settled_wait_s + (now - self.since_s)
         return self.settled_wait_s

@@ -37,8 +37,14 @@ class Code(StrEnum):
     STARVED_UNSEEN = "starved-unseen"
     PACKED = "packed"
     PACKED_KEPT = "packed-kept"
+    PACKED_KEPT_WITHIN = "packed-kept-within"
+    PACKED_UNSURE = "packed-unsure"
+    PACKED_IMPOSSIBLE = "packed-impossible"
+    PACKED_UNMEASURED = "packed-unmeasured"
     PACKED_UNDONE = "packed-undone"
     PACKED_UNDONE_AFTER = "packed-undone-after"
+    PACKED_UNDONE_WITHIN = "packed-undone-within"
+    PACKED_GIVEN_UP = "packed-given-up"
     JOINED_LANE = "joined-lane"
     OPENED_LANE = "opened-lane"
     OPPORTUNISTIC = "opportunistic"
@@ -84,8 +90,14 @@ TEMPLATES = {
     Code.STARVED_UNSEEN: "beside {0} it made next to nothing for {1}",
     Code.PACKED: "packed with {0}, to be measured",
     Code.PACKED_KEPT: "packed with {0}: {1:+.0%}, kept",
+    Code.PACKED_KEPT_WITHIN: "packed with {0}: {1:+.0%} ± {2:.0%}, kept",
+    Code.PACKED_UNSURE: "packed with {0}: {1:+.0%} ± {2:.0%}, not measured well enough: measure again ({3} of {4})",
+    Code.PACKED_IMPOSSIBLE: "packed with {0}: {1:.2f}× is impossible, a bad measurement: measure again ({2} of {3})",
+    Code.PACKED_UNMEASURED: "packed with {0}: too few steps, not measured well enough: measure again ({1} of {2})",
     Code.PACKED_UNDONE: "packed with {0}, undone: {1:.2f}×",
     Code.PACKED_UNDONE_AFTER: "packed with {0}, undone after {2} steps: {1:.2f}×",
+    Code.PACKED_UNDONE_WITHIN: "packed with {0}, undone after {2} steps: {1:.2f}× ± {3:.2f}",
+    Code.PACKED_GIVEN_UP: "packed with {0}, undone: not measured well enough in {1} tries",
     Code.JOINED_LANE: "joins lane {0} beside {1}",
     Code.OPENED_LANE: "opens lane {0} beside {1}",
     Code.OPPORTUNISTIC: "uses what {0} leaves idle",

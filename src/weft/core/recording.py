@@ -121,9 +121,18 @@ def _measured(ledger: Ledger, event: Measured, now: float) -> None:
     if not event.neighbours:
         where = job.seating.allocation if job.seating else job.allocation or job.last_allocation
         job.alone, job.alone_on = event, ledger.devices.kind_of(where)
+    elif event.alone_hz and job.alone and job.alone.rate_hz != event.alone_hz:
+        _compared(ledger, job, job.alone, event.alone_hz)
     if job.seating:
         _paced(ledger, job, job.seating, event, now)
     _weighed(ledger, job, before, now)
+
+
+def _compared(ledger: Ledger, job: Job, before: Measured, alone_hz: float) -> None:
+    """Its rate alone is the one of the comparison from now on: an older one was measured under another load."""
+    where = job.seating.allocation if job.seating else job.allocation
+    if job.alone_on == ledger.devices.kind_of(where):
+        job.alone = replace(before, rate_hz=alone_hz)
 
 
 def _paced(ledger: Ledger, job: Job, seating: Seating, event: Measured, now: float) -> None:

@@ -154,9 +154,9 @@ class Scheduler:
         return str(getattr(self._policy, "rule", "") or type(self._policy).__name__)
 
     @property
-    def heeds_quotas(self) -> bool:
+    def heeds_classes(self) -> bool:
         """Whether quotas and classes count by the policy."""
-        return bool(getattr(self._policy, "heeds_quotas", False))
+        return bool(getattr(self._policy, "heeds_classes", False))
 
     def is_guaranteed(self, job: Job) -> bool:
         """Whether it runs as if alone, or is to, by right: within a quota, if the policy heeds quotas."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+WAITED = "all the time since it was submitted in which it had no devices and was not held"
+"""What waiting is, wherever it is shown: see Job.wait_s."""
+
 
 def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import WeftError
-from weft.node import fencing, laning, processes, records
+from weft.node import fencing, laning, memory_end, processes, records
 from weft.node.children import in_thread
 from weft.node.ending import Ending, ending, never_started
 from weft.node.fencing import Tree
@@ -28,10 +28,11 @@ from weft.node.ownership import Known
 from weft.node.pace import Pace
 from weft.node.pages import step_of_leaving
 from weft.node.pausing import Pause
-from weft.node.records import Record
+from weft.node.records import Record, Status
 from weft.node.task import Task, attach
-from weft.node.tended import Sight, Tended
+from weft.node.tended import OVER, Sight, Tended
 from weft.runtime.failing import reach
+from weft.runtime.store import last_saved_step
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Attempt:
         self.stays = (0, "")  # the order after which it is where it was though it should move, and why
         self.is_throttled = False
         self.was_throttled = False  # and nobody has set that right yet
+        self.is_compared = False  # and may stand for a second now and then
         self.pace = Pace()
         self.kill_at_s: float | None = None
         self.kills = 0
@@ -63,6 +65,7 @@ class Attempt:
         self.why_given_up = ""
         self.is_fenced = False
         self.is_adopted = False
+        self.has_ended_unseen = False  # while no coordinator was there
         self.news = asyncio.Event()
         self._task: Task | None = None
 
@@ -159,6 +162,8 @@ class Attempt:
             if all(were_barred):
                 fencing.end_tree(self.tree())  # shepherds on their way
                 return False
+        sights = [task.look() for task in self.tasks]
+        self.has_ended_unseen = Sight.LOST in sights or all(sight in OVER for sight in sights)
         self.state, self.is_adopted = State.LAUNCHING, True
         try:
             self._find_state()
@@ -166,7 +171,7 @@ class Attempt:
             self.give_up(error)
         if self.state is not State.PAUSED:
             self.ground.company.holding.keep(self.record.key, self.record.devices)
-        if self.state is State.RUNNING:
+        if self.state is State.RUNNING and not self.has_ended_unseen:
             self.say_started()
         return True
 
@@ -270,13 +275,20 @@ class Attempt:
         reach("coordinator-tree-gone")
         self._conclude(
             ending(
-                statuses=[task.status for task in self.tasks],
+                statuses=[self._explained(task) for task in self.tasks],
                 why_lost=next((task.why_lost for task in self.tasks if task.why_lost and not task.status), ""),
                 left_at_step=self._left_at_step(),
                 waited_s=self.pause.waited_s if self.pause else 0.0,
                 is_stop_wanted=self.order.wanted is Wanted.STOP,
+                job=self.record.job,
             )
         )
+
+    def _explained(self, task: Tended) -> Status | None:
+        if task.status is None:
+            return None
+        process_bytes = limits_of(self.record, self.ground.kind).process_bytes
+        return memory_end.explained(task.status, self.record, process_bytes, task.outputs)
 
     def end_unstarted(self) -> None:
         self._conclude(never_started())
@@ -289,7 +301,10 @@ class Attempt:
     def _conclude(self, how: Ending) -> None:
         self.state = State.ENDED
         self.leave_devices()
-        self.say(how.what, self.order.generation, **how.body, progress=self._last_progress())
+        saved = last_saved_step(str(self.ground.home.checkpoints(self.record.job)))
+        body = {**how.body, "checkpoint_step": saved} if saved and how.what in ("ended", "lost") else how.body
+        unseen = {"unseen": True} if self.has_ended_unseen else {}
+        self.say(how.what, self.order.generation, **body, **unseen, progress=self._last_progress())
 
     def _last_progress(self) -> dict[str, Any]:
         """How far it came; nothing where no page tells."""

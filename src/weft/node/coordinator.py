@@ -125,6 +125,7 @@ class Coordinator:
         await self._is_leaving.wait()
         for task in kept:
             task.cancel()
+        self._guard.comparisons.close()  # whoever stands for a comparison is to compute, whoever looks after it next
         self._ground.fences.remove()
 
     def _tasks(self) -> list[Tended]:
@@ -187,10 +188,12 @@ class Coordinator:
             "devices": self._devices(),
             "attempts": [
                 {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
+                | ({"ended": True} if each.has_ended_unseen else {})
                 for (job, number), each in self._attempts.items()
             ]
             + [
                 {"job": job, "attempt": number, "generation": 0, "state": State.LAUNCHING.value}
+                | ({"ended": True} if (job, number) in self._damaged else {})
                 for job, number in self._unadopted | self._damaged.keys()
             ],
         }
@@ -365,7 +368,8 @@ class Coordinator:
             if attempt.is_settled:
                 with contained("its place in its lane is not said", attempt):
                     attempt.set_lane_order()
-        for told in await self._measuring.look(self._company, asyncio.get_running_loop().time()):
+        compared = self._guard.comparisons.taken()
+        for told in await self._measuring.look(self._company, asyncio.get_running_loop().time(), compared):
             self._link.send(told)
 
     def _remove_lanes(self) -> None:

@@ -25,7 +25,13 @@ def never_started() -> Ending:
 
 
 def ending(
-    statuses: Sequence[Status | None], why_lost: str, left_at_step: int | None, waited_s: float, *, is_stop_wanted: bool
+    statuses: Sequence[Status | None],
+    why_lost: str,
+    left_at_step: int | None,
+    waited_s: float,
+    *,
+    is_stop_wanted: bool,
+    job: str = "ID",
 ) -> Ending:
     """A gang ends as the first of its ranks that ended badly. Where a status is missing, none is made up."""
     known = [status for status in statuses if status]
@@ -40,5 +46,7 @@ def ending(
     if not ended_badly:
         return Ending("ended", {"exit_code": 0, "message": ""})
     rank, bad = min(ended_badly, key=lambda one: one[1].at_s)
-    whose = f"rank {rank} ended with exit code {bad.exit_code}: weft logs --task {rank}" if len(statuses) > 1 else ""
-    return Ending("ended", {"exit_code": bad.exit_code, "message": bad.message or whose})
+    if len(statuses) == 1:
+        return Ending("ended", {"exit_code": bad.exit_code, "message": bad.message})
+    how = bad.message or f"ended with exit code {bad.exit_code}"
+    return Ending("ended", {"exit_code": bad.exit_code, "message": f"rank {rank} {how}: weft logs --task {rank} {job}"})

@@ -49,9 +49,9 @@ async def go_on_running(attempt: Attempt, sights: Sights) -> None:
 
 
 def _take_back_pause(attempt: Attempt) -> None:
-    """Who is held back for others may be told to stand still now and then."""
+    """Who is held back for others, or compared, may be told to stand still now and then."""
     task = attempt.attached()
-    if task.wanted != Depth.RUN and not attempt.is_throttled:
+    if task.wanted != Depth.RUN and not attempt.is_throttled and not attempt.is_compared:
         task.resume()
 
 

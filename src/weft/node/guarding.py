@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft.core.errors import WeftError
 from weft.node import idling
+from weft.node.comparisons import Comparisons
 from weft.node.containment import contained
 from weft.node.controller import FIRST_DUTY
 from weft.node.controls import GuestSetting, Setting
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 class Guard:
     def __init__(self, company: Company) -> None:
         self._company = company
+        self.comparisons = Comparisons(company)
         self._throttles: dict[Key, Throttle] = {}
         self._beside: dict[Key, Key] = {}
         """The holder beside whom each guest is held back."""
@@ -81,10 +83,12 @@ class Guard:
         for holder, throttle in list(self._throttles.items()):
             with contained(f"guests of job {holder[0]} are not held back"):
                 self._tell(holder, throttle.tick(now_s), now_s)
+        self.comparisons.tick(now_s)
 
     def see_out(self, attempt: Attempt, now_s: float) -> None:
         """It is about to pause. A guest is gated no more, but held back until it stands: on its way to the boundary,
         and while its memory is moved, it would take the core from who goes on beside it."""
+        self.comparisons.part_with(attempt)
         key = attempt.record.key
         is_held_back = key in self._beside or key in self._slowed
         if is_held_back and self._holders_beside(attempt):
@@ -101,6 +105,7 @@ class Guard:
     def release(self, attempt: Attempt) -> None:
         """It stands, is about to end, or to hold devices itself: it is as if it had never been held back, nor had
         guests that are."""
+        self.comparisons.part_with(attempt)
         key = attempt.record.key
         self._pausing.pop(key, None)
         if key in self._throttles:

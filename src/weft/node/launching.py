@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import laning, launch, shepherd
+from weft.node import laning, launch, memory_end, shepherd
 from weft.node.census import MARK
 from weft.node.control_page import ControlPage, create_page, open_control_page
 from weft.node.devices import Device
@@ -83,6 +83,7 @@ def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Seq
         "page": str(page),
         "cgroup": cgroup_of(record, rank),
         "needs_cgroup": record.needs_cgroup,
+        "oom_counters": memory_end.counters(cgroup_of(record, rank)),
         "log": str(home.log(record.job, rank)),
         "errors": str(home.log(record.job, rank, split=True)) if wanted.get("split") else "",
         "stdin": bool(wanted.get("stdin")) and rank == 0,

@@ -16,8 +16,11 @@ from weft.core.errors import WeftError
 from weft.core.value import value
 from weft.node import processes, usage
 from weft.node.children import in_thread
+from weft.node.comparison import MOST_PHASE_S
+from weft.node.comparisons import Result
 from weft.node.gauge import Gauge, Look, Rate, watch
 from weft.node.holding import Key
+from weft.node.rank import furthest_behind
 from weft.node.usage import Used
 from weft.runtime import layout
 
@@ -45,6 +48,10 @@ class Stretch:
     def is_to_be_weighed(self) -> bool:
         """It has just begun to count."""
         return self.gauge.counted is not None and self.used is None
+
+    def set_aside(self, look: Look) -> Stretch:
+        """It is compared: nothing counts until that is over, and what was told holds until then."""
+        return Stretch(Gauge(look, None, look), self.used, self.told_hz)
 
     def due(self, now_s: float) -> Rate | None:
         """What there is to tell now, or to find unchanged."""
@@ -75,20 +82,33 @@ class Measuring:
     def __init__(self) -> None:
         self._stretches: dict[Key, Stretch] = {}
 
-    async def look(self, attempts: Iterable[Attempt], now_s: float) -> list[dict[str, Any]]:
-        """What is to be told."""
+    async def look(
+        self, attempts: Iterable[Attempt], now_s: float, compared: Iterable[Result] = ()
+    ) -> list[dict[str, Any]]:
+        """What is to be told; `compared` is what came of comparing packed pairs since the last look."""
         seen = {each.record.key: each for each in attempts if each.is_settled}
         looks = {key: look for key, attempt in seen.items() if (look := _look(attempt, now_s))}
-        self._stretches = {key: self._stretches.get(key, Stretch()).seen(look) for key, look in looks.items()}
+        results = {each.key: each for each in compared if _is_of_now(seen.get(each.key), each)}
+        self._stretches = {
+            key: stretch.set_aside(look) if seen[key].is_compared or key in results else stretch.seen(look)
+            for key, look, stretch in ((key, look, self._stretches.get(key, Stretch())) for key, look in looks.items())
+        }
         for key, look in looks.items():
             seen[key].pace = seen[key].pace.seen(look)
         rates = {key: rate for key, each in self._stretches.items() if (rate := each.due(now_s))}
-        weighed = [key for key, each in self._stretches.items() if key in rates or each.is_to_be_weighed]
+        weighed = [
+            key for key, each in self._stretches.items() if key in rates or key in results or each.is_to_be_weighed
+        ]
         roots = {key: found for key in weighed if (found := _roots(seen[key])) is not None}
         times_s = await in_thread(usage.cpu_times_s, roots) if roots else {}
         told = []
         for key, cpu_s in times_s.items():
             stretch, used = self._stretches[key], Used(now_s, cpu_s)
+            if key in results:
+                with suppress(WeftError):
+                    told.append(_compared(seen[key], results[key], stretch.used, used))
+                self._stretches[key] = replace(stretch, used=used, told_hz=results[key].compared.rate_hz or None)
+                continue
             if key not in rates:
                 self._stretches[key] = replace(stretch, used=used)
                 continue
@@ -111,7 +131,7 @@ def _look(attempt: Attempt, now_s: float) -> Look | None:
         task = attempt.attached()
         ranks = task.ranks
         if ranks:
-            slowest = min((rank.look() for rank in ranks), key=lambda look: look.step)
+            slowest = furthest_behind(ranks)
             return Look(
                 now_s=now_s,
                 step=slowest.step,
@@ -147,6 +167,19 @@ def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> d
         "neighbours": sorted(rate.neighbours),
         "steps": rate.steps,
     }
+
+
+def _compared(attempt: Attempt, result: Result, before: Used | None, now: Used) -> dict[str, Any]:
+    """One that made too few steps for a rate makes no more than if the step it is in ended now."""
+    compared = result.compared
+    rate_hz = compared.rate_hz or attempt.pace.rate_hz or 1 / MOST_PHASE_S
+    rate = Rate(rate_hz, compared.steps, 0.0, frozenset({result.beside}), result.generation)
+    against = {"alone_hz": compared.alone_hz, "error": compared.share.half_width, "window": result.window}
+    return _measured(attempt, rate, before, now) | against
+
+
+def _is_of_now(attempt: Attempt | None, result: Result) -> bool:
+    return attempt is not None and not attempt.is_over and attempt.record.generation == result.generation
 
 
 def _memory(attempt: Attempt) -> tuple[int, int] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from weft.node.control_page import ControlPage, Words
 from weft.node.gang import Standing
 from weft.node.snapshot import Snapshot
@@ -102,3 +104,8 @@ class Rank:
     def wait(self, timeout_s: float) -> None:
         """Until it says something else than when it was last asked for its answer."""
         self.page.wait(layout.STATE, self._seen, timeout_s)
+
+
+def furthest_behind(ranks: Iterable[Rank]) -> Snapshot:
+    """What the slowest of them says."""
+    return min((rank.look() for rank in ranks), key=lambda look: look.step)

@@ -26,6 +26,7 @@ from weft.home import Home
 from weft.node.cgroups import is_fence_of
 from weft.node.entries import EntryError, discard, read_file, replace_file
 from weft.node.launch_check import MOST_TASKS, checked_launch
+from weft.node.oom_kills import AROUND, MACHINE, TASK
 from weft.node.pages import is_used
 from weft.node.seat import HOLDER, Seat
 from weft.node.snapshot import MOST_PID
@@ -88,6 +89,10 @@ class Status:
     at_s: float
     by: str
     message: str
+    oom: str = ""
+    """Where the kernel killed for want of memory while it ran: see oom_kills."""
+    peak_bytes: int = 0
+    """The most that one of its processes had resident."""
 
 
 class DamagedRecordError(WeftError):
@@ -133,7 +138,15 @@ def status_of(said: dict[str, Any]) -> Status:
     if not isinstance(at_s, int | float) or not math.isfinite(at_s):
         raise ValueError("at_s is no time")
     message = "".join(each if each.isprintable() else " " for each in _text(said, "message"))
-    return Status(_whole(said, "exit_code", 255), float(at_s), _text(said, "by"), message[:MOST_SAID])
+    oom = said.get("oom", "")
+    return Status(
+        exit_code=_whole(said, "exit_code", 255),
+        at_s=float(at_s),
+        by=_text(said, "by"),
+        message=message[:MOST_SAID],
+        oom=oom if oom in (TASK, AROUND, MACHINE) else "",
+        peak_bytes=_whole(said, "peak_bytes") if "peak_bytes" in said else 0,
+    )
 
 
 def _whole(said: dict[str, Any], name: str, most: int = (1 << 63) - 1) -> int:

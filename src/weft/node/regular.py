@@ -24,6 +24,16 @@ OF_ANOTHER_KIND = (errno.EISDIR, errno.ENXIO, errno.ELOOP, errno.ENODEV, errno.E
 LARGEST_BYTES = 16 << 20
 
 
+def user_name(uid: int) -> str:
+    """A user, for people."""
+    import pwd
+
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
+
+
 class WrongKindError(WeftError):
     """Something else than the file that belongs there. It is left as it is."""
 

@@ -228,7 +228,7 @@ class Tended:
         if self.status:
             return Sight.ENDED
         if not self._is_of_this_boot:
-            self.why_lost = "the machine was started anew while it ran"
+            self.why_lost = "the machine was restarted while it ran"
             return Sight.LOST
         if self.shepherd is None:
             return Sight.ABSENT
@@ -237,7 +237,7 @@ class Tended:
         if self._is_our_child():
             self._copy_output()
             return Sight.ORPHANED
-        self.why_lost = "its shepherd was killed, so nobody knows how it ended"
+        self.why_lost = "its shepherd process was killed, so its exit code is not known"
         return Sight.LOST
 
     def _lives(self, one: Shepherd | Process | None) -> bool:
@@ -275,7 +275,7 @@ class Tended:
         """All its processes, or those alone whose end its shepherd will tell."""
         shepherds = frozenset(self._identities(self.shepherd, self._spawned))
         leader = frozenset[Identity]({(self.leader.pid, self.leader.start)} if self.leader else ())
-        outputs = {str(self._log), str(self._errors)}
+        outputs = set(map(str, self.outputs))
         fences = {self.cgroup} if self.cgroup else set[str]()
         return Tree(
             roots=leader | shepherds if with_shepherd else leader,
@@ -284,6 +284,11 @@ class Tended:
             cgroups=frozenset(fences),
             outputs=frozenset(outputs),
         )
+
+    @property
+    def outputs(self) -> tuple[Path, Path]:
+        """The files that it prints to; the second only where its standard error is kept apart."""
+        return self._log, self._errors
 
     @property
     def has_processes(self) -> bool:

@@ -13,7 +13,9 @@ import marshal
 import os
 import struct
 import time
+from resource import RUSAGE_CHILDREN, getrusage
 
+from weft.node import oom_kills
 from weft.node.bare import (
     NOT_EXECUTABLE,
     NOT_FOUND,
@@ -51,12 +53,18 @@ def tend(folder: str) -> None:
     os.chdir(folder)
     with open("launch", "rb") as file:
         orders = marshal.load(file)  # noqa: S302 - our own file; json takes 10 ms to load
-    launch = {"cgroup": "", "needs_cgroup": False, **orders}  # a coordinator that was updated as it ran names none
+    launch = {
+        "cgroup": "",
+        "needs_cgroup": False,
+        "oom_counters": {},
+        **orders,
+    }  # a coordinator that was updated as it ran names none
     reach("shepherd-begun")
     become_subreaper()
     if not record(".", launch["boot_id"], os.getpid()):
         return  # another one was first, or nobody may any more
     reach("shepherd-recorded")
+    kills_before = oom_kills.counts(launch["oom_counters"])
     pid, code, message, input_fd = _start(launch)
     if pid:
         reach("shepherd-started")
@@ -69,7 +77,8 @@ def tend(folder: str) -> None:
             from weft.node.feeding import copy_rest
 
             copy_rest(MASTER, launch["log"])
-    _write_status(code, message)
+    oom = oom_kills.risen(kills_before, oom_kills.counts(launch["oom_counters"])) if code else ""
+    _write_status(code, message, oom)
 
 
 def become_subreaper() -> None:
@@ -268,10 +277,11 @@ def _kill(pid: int) -> None:
         pass
 
 
-def _write_status(code: int, message: str) -> None:
+def _write_status(code: int, message: str, oom: str) -> None:
+    peak_bytes = 1024 * getrusage(RUSAGE_CHILDREN).ru_maxrss
     while True:
         try:
-            write_status(".", code, message, by="shepherd")
+            write_status(".", code, message, by="shepherd", oom=oom, peak_bytes=peak_bytes)
         except FileNotFoundError:  # somebody has removed the home folder, and nobody will ever ask
             return
         except OSError:  # a full disk; nobody else knows the status, so we wait for room
@@ -281,13 +291,14 @@ def _write_status(code: int, message: str) -> None:
             return
 
 
-def write_status(folder: str, code: int, message: str, by: str) -> None:
+def write_status(folder: str, code: int, message: str, by: str, oom: str = "", peak_bytes: int = 0) -> None:
     """How the task ended, on the disk once this returns. `at_s` tells which rank of a gang was first.
 
     If it is by the shepherd, nothing that the command started lives any more.
     """
-    said = f'{{"exit_code": {code}, "at_s": {time.monotonic()!r}, "by": "{by}", "message": {_quoted(message)}}}\n'
-    draft = _write_draft(f"{folder}/.status", said)
+    said = f'"exit_code": {code}, "at_s": {time.monotonic()!r}, "by": "{by}", "message": {_quoted(message)}'
+    said += f', "oom": "{oom}", "peak_bytes": {peak_bytes}'
+    draft = _write_draft(f"{folder}/.status", f"{{{said}}}\n")
     reach(by + "-status-written")
     try:
         os.replace(draft, f"{folder}/status.json")

@@ -23,13 +23,12 @@ from types import TracebackType
 from weft.node import idling
 from weft.node.controller import State, adjust
 from weft.node.controls import Guest, GuestSetting, Sample, Setting
+from weft.node.gate import Gate
 from weft.node.line import Line
-from weft.node.pausing import asked, send_on
 from weft.node.rank import Rank
 from weft.node.snapshot import DamagedPageError
 from weft.node.task import Task
 from weft.runtime import layout
-from weft.runtime.layout import Depth
 
 PROGRESS_S = 1.0
 ROOM_FOR_BURSTS = 4.0
@@ -73,9 +72,7 @@ class Seated:
         self._quickest_s = 0.0
         self._done = 0
         self._counted_s: float | None = None
-        self._is_gated = False
-        self._meeting_step = 0
-        """Of a gang that is gated: where its ranks are to stand, so that none waits for another inside a step."""
+        self._gate = Gate(task)
         self._seen: frozenset[int] = frozenset()
         self._is_idle = False
 
@@ -111,13 +108,9 @@ class Seated:
             self.task.set_limit(_lower(setting.limit_bytes, self._own_bytes))
         if setting.duty:
             self.task.set_duty(setting.duty)
-            self._let_go()
-        elif self.task.wanted == Depth.RUN:
-            self.task.ask(Depth.GATE)
-            self._is_gated, self._meeting_step = True, 0
-        elif self._is_ours:
-            gang = [rank for rank in asked(self.task) if rank.world]
-            self._meeting_step = send_on(gang, self._meeting_step).step
+            self._gate.open()
+        else:
+            self._gate.shut()
 
     def idle(self, but_not: Iterable[int]) -> None:
         """Again when there are processes that none of those in the idle class has begotten. Where that could not be
@@ -141,20 +134,7 @@ class Seated:
             self.task.set_limit(self._own_bytes)
             if self._is_idle:
                 idling.undo(self.task.roots)
-            self._let_go()
-
-    def _let_go(self) -> None:
-        """Unless somebody else has asked it for something since."""
-        if self._is_ours:
-            self.task.ask(Depth.RUN)
-        self._is_gated = False
-
-    @property
-    def _is_ours(self) -> bool:
-        """It was gated here, and nobody else has asked it for something since."""
-        if not self._is_gated or self.task.wanted != Depth.GATE:
-            return False
-        return not any(rank.is_superseded for rank in [*self.task.firsts, *self.task.ranks])
+            self._gate.open()
 
 
 class Throttle:

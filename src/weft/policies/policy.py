@@ -76,7 +76,7 @@ class Policy:
         if isinstance(order, KeyedOrder) and bypass_limit_s is not None:
             order, bypass_limit_s = Bounded(order, bypass_limit_s), None
         self.order = order
-        self.heeds_quotas = isinstance(order, KeyedOrder) and order.heeds_quotas
+        self.heeds_classes = isinstance(order, KeyedOrder) and order.heeds_classes
         self.match = match or Fastest()
         self.place = place or Compact()
         self.share = share

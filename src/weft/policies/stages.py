@@ -11,7 +11,7 @@ from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, Sharing
 from weft.core.value import value
-from weft.core.values import JobClass, JobSpec
+from weft.core.values import JobSpec
 from weft.core.view import View
 from weft.policies.group import NodeGroup
 
@@ -91,7 +91,7 @@ class KeyedOrder:
     """Whether every job that blocks stands before all that do not: without it the line cannot be kept quickly."""
     heeds_measures = False
     """Whether what is measured of a job may change its key at that instant."""
-    heeds_quotas = False
+    heeds_classes = False
     """Whether tenants' quotas, and jobs' classes, count."""
     returns_home = False
     """Whether a job rather goes on where it ran last, where it may still be in memory, than anywhere else."""
@@ -139,11 +139,11 @@ class KeyedOrder:
         return None
 
     def is_owed(self, job: Job) -> bool:
-        """Whether a bound on bypass is for it: not for who uses what is left, nor for who may not start by right.
+        """Whether a bound on bypass is for it: not for one that is barred.
 
         It may change whenever `learn` says true.
         """
-        return job.spec.job_class is not JobClass.OPPORTUNISTIC and not self.is_barred(job)
+        return not self.is_barred(job)
 
     def reserves(self, job: Job) -> bool:
         """Whether devices are kept for this gang, as they become free, while there are not enough of them."""

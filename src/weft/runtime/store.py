@@ -16,8 +16,9 @@ What is in the folder may be of anybody's making, and is checked before it is us
 """
 
 import os
+import re
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, Dict, Iterator, List, Optional
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Set
 
 from . import payload
 from .durable import make_folder, reach, sha256_of
@@ -35,6 +36,8 @@ from .manifest import (
     shown,
     temporary_name,
 )
+
+RANK = re.compile("rank-[0-9]{4,}")
 
 
 class CheckpointError(Exception):
@@ -201,6 +204,21 @@ class Store:
     def _forget_verified(self) -> None:
         while self._verified:
             self._verified.popitem()[1].close()
+
+
+def last_saved_step(directory: str) -> int:
+    """The last step of which all ranks have a checkpoint that looks whole; 0 if there is none, or it cannot be read.
+
+    Checksums are not compared: this tells people where a run will begin again.
+    """
+    whole: List[Set[int]] = []
+    try:
+        for name in filter(RANK.fullmatch, os.listdir(directory)):
+            with Folder(os.path.join(directory, name)) as folder:
+                whole.append({step for step in _steps(folder) if _is_whole(folder, step)})
+    except OSError:
+        return 0
+    return max(set.intersection(*whole), default=0) if whole else 0
 
 
 def _remove(folder: Folder, step: int) -> None:

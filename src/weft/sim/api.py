@@ -12,7 +12,7 @@ from weft.core.view import Decider
 from weft.policies.stages import KeyedOrder
 from weft.sim.cluster import parse_cluster
 from weft.sim.named import NamedPolicy, policies_asked
-from weft.sim.request import Request
+from weft.sim.request import Misfit, Request
 from weft.sim.result import Run
 from weft.sim.results import Results
 from weft.sim.run import run
@@ -33,13 +33,14 @@ def simulate(
     trace: Jobs,
     *,
     cluster: str | Cluster,
-    policy: Asked | Iterable[Asked] = "tiresias-l",
+    policy: Asked | Iterable[Asked] = "weft",
     jobs: int | None = None,
     world: str | Path | World = "default",
     seed: int = 0,
     quotas: Mapping[str, int] | None = None,
     workers: int = 1,
     form: str | None = None,
+    skip_misfits: bool = False,
     watcher: Watcher | None = None,
 ) -> Results:
     """Run each policy over the same jobs on the same cluster; the results are in the order of the policies.
@@ -47,7 +48,8 @@ def simulate(
     `trace` is a file or several, a Trace, or TraceJobs; `cluster` is like "64x8:V100". A policy is a text like
     "tiresias-l:thresholds=300/1200", a function or class that makes one, or a list of these. `jobs` takes the
     first so many by arrival. `quotas` are the devices for guaranteed jobs of each tenant. The seed draws what the
-    trace leaves open: nothing else is left to chance.
+    trace leaves open: nothing else is left to chance. A job that can never run on the cluster is an error; with
+    `skip_misfits` such jobs are left out of all runs, and are in `skipped` of the results.
 
     With more than one worker the policies run in processes of their own, which load the caller's main module:
     a script then needs the usual `if __name__ == "__main__":`.
@@ -62,14 +64,19 @@ def simulate(
     if workers > 1 and (jobs is None or jobs >= SOONER_HERE_JOBS) and _has_long_file(trace):
         _start_server()  # it loads while the trace is read
     request = Request(_trace_of(trace, form, jobs), nodes, model, seed, quotas or {})
+    watcher = watcher or Watcher()
+    misfits: list[Misfit] = []
+    if skip_misfits:
+        jobs_given = len(request.trace)
+        request, misfits = request.without_misfits()
+        watcher.skipped(misfits, jobs_given)
     request.check()
     for named in asked:
         request.check_policy(named)
-    watcher = watcher or Watcher()
     watcher.begins(request.trace, [named.label for named in asked])
     apart = workers > 1 and len(request.trace) >= SOONER_HERE_JOBS
     runs = _run_apart(request, asked, workers, watcher) if apart else _run_here(request, asked, watcher)
-    return Results(tuple(runs))
+    return Results(tuple(runs), tuple(misfits))
 
 
 def _trace_of(given: Jobs, form: str | None, first: int | None) -> Trace:

@@ -15,7 +15,7 @@ from weft.core.errors import WeftError
 from weft.core.events import Event, Finished, Measured, NodeJoined, NodeLost, Submitted, Woken
 from weft.core.scheduler import Scheduler
 from weft.core.sharing import Device, devices_of
-from weft.core.values import EPSILON_S, Cluster, JobClass
+from weft.core.values import EPSILON_S, Cluster
 from weft.core.view import Decider
 from weft.core.words import counted
 from weft.sim.living import Living
@@ -42,11 +42,11 @@ class Rows:
             array("d", bytes(8 * jobs)) for _ in range(4)
         )
         self.run_s, self.guest_s, self.alone_s = (array("d", bytes(8 * jobs)) for _ in range(3))
-        self.gang_size, self.preemptions, self.is_guaranteed = (array("q", bytes(8 * jobs)) for _ in range(3))
+        self.gang_size, self.preemptions = (array("q", bytes(8 * jobs)) for _ in range(2))
 
     def table(self, trace: Trace) -> JobTable:
         columns = {name: np.asarray(column) for name, column in vars(self).items()}
-        return JobTable(ids=trace.ids, tenants=trace.tenants_by_job, **columns)
+        return JobTable(ids=trace.ids, tenants=trace.tenants_by_job, classes=trace.classes_by_job, **columns)
 
 
 class Simulation:
@@ -193,7 +193,6 @@ class Simulation:
         rows.gang_size[position] = spec.gang_size
         rows.arrival_s[position] = job.arrival_s
         rows.alone_s[position] = steps / self._ground.best_pace(spec)
-        rows.is_guaranteed[position] = spec.job_class is JobClass.GUARANTEED
         if job.duration_s > EPSILON_S:
             self._living[spec.id] = Living(position, spec, steps, self._world.profile(spec, self._seed))
             events.append(Submitted(spec))
@@ -222,14 +221,21 @@ class Simulation:
         beside = {one.spec.id for device in living.devices for one in self._on(device)} - {living.spec.id}
         noise = self._world.noise(living.spec.id, self._seed, living.version)
         profile = living.profile
+        rate_hz, error = living.pace * noise, None
+        if not beside:
+            living.alone_hz = rate_hz
+        elif living.alone_hz is not None:
+            error = 0.0  # no other load comes to these machines, so what it made alone before holds for this window
         return Measured(
             living.spec.id,
             living.generation,
-            living.pace * noise,
+            rate_hz,
             profile.utilisation,
             profile.persistent_bytes,
             profile.ephemeral_bytes,
             tuple(sorted(beside)),
+            alone_hz=living.alone_hz if beside else None,
+            error=error,
         )
 
     # ---- what is done

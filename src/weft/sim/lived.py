@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from weft.core.errors import InputError
-from weft.core.values import Cluster, JobSpec, Node
+from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.sim.cluster import cluster_text
+from weft.sim.named import policies_asked
 from weft.sim.result import JobTable, Run, Timeline
 from weft.sim.trace import Trace, TraceJob
 
@@ -26,11 +27,17 @@ Story = list[tuple[float, str]]
 
 @dataclass(frozen=True)
 class Lived:
-    """The jobs that ended and had devices, on what they ran, and how long they waited on the average."""
+    """The jobs that ended and had devices, on what they ran, and how long each waited."""
 
     trace: Trace
     cluster: Cluster
-    mean_wait_s: float
+    wait_s: Mapping[str, float]
+    """By job."""
+
+    def mean_wait_s(self, ids: Iterable[str]) -> float:
+        """Of these jobs alone: of those that were simulated, so that the same jobs are compared."""
+        waits_s = [self.wait_s[job_id] for job_id in ids]
+        return sum(waits_s) / len(waits_s)
 
 
 def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]], first: int | None = None) -> Lived:
@@ -39,8 +46,7 @@ def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]],
     if not ran:
         raise InputError("no job has run here yet", "weft run -- CMD, and look at it again afterwards")
     traced = [TraceJob(_spec(job), _arrival_s(job), job["run_s"]) for job in ran]
-    mean_wait_s = sum(job["wait_s"] for job in ran) / len(ran)
-    return Lived(Trace.of(traced, "history"), _cluster(nodes), mean_wait_s)
+    return Lived(Trace.of(traced, "history"), _cluster(nodes), {job["id"]: job["wait_s"] for job in ran})
 
 
 def _arrival_s(job: Mapping[str, Any]) -> float:
@@ -52,7 +58,7 @@ def _arrival_s(job: Mapping[str, Any]) -> float:
 
 
 def _spec(job: Mapping[str, Any]) -> JobSpec:
-    return JobSpec(job["id"], job["gpus"], job["tenant"], declared_steps=job["run_s"])
+    return JobSpec(job["id"], job["gpus"], job["tenant"], JobClass(job["class"]), declared_steps=job["run_s"])
 
 
 def _cluster(nodes: Iterable[Mapping[str, Any]]) -> Cluster:
@@ -87,6 +93,7 @@ def lived_run(
     table = JobTable(
         ids=[job["id"] for job in ran],
         tenants=[job["tenant"] for job in ran],
+        classes=[job["class"] for job in ran],
         gang_size=np.array([job["gpus"] for job in ran], dtype=np.int64),
         arrival_s=np.array([_time_s(job["submitted_at"]) - start_s for job in ran]),
         first_start_s=np.array([_time_s(job["started_at"]) - start_s for job in ran]),
@@ -107,6 +114,7 @@ def lived_run(
         timeline=_timeline(table.gang_size.tolist(), stories),
         events=sum(len(events[job["id"]]) for job in ran),
         wall_s=float(table.finish_s.max()),
+        heeds_classes=policies_asked(policy)[0].heeds_classes,
     )
 
 

@@ -19,6 +19,7 @@ class Living:
 
     __slots__ = (
         "allocation",
+        "alone_hz",
         "as_occupant",
         "devices",
         "first_start_s",
@@ -61,6 +62,7 @@ class Living:
         self.started_s = 0.0
         self.paces_from_s = 0.0  # what it made before is settled
         self.pace = 1.0
+        self.alone_hz: float | None = None  # as last measured with nobody beside it
         self.usual_pace = 1.0  # where it is, with nobody beside it
         self.allocation: object = ()
         self.devices: tuple[Device, ...] = ()

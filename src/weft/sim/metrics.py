@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.core.errors import InputError
+from weft.core.values import JobClass
 from weft.sim.result import Floats, JobTable, Run
 
 SMALL_GANG_SIZE = 4
 SHORT_S = 800.0
 BIN_NAMES = ("small short", "small long", "large short", "large long")
+CLASS_NAMES = (JobClass.GUARANTEED.value, JobClass.AUTO.value, JobClass.OPPORTUNISTIC.value)
+"""From the one that goes first to the one that goes last, where a policy heeds classes."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,18 @@ class Bin:
     count: int
     mean_jct_s: float | None
     mean_queue_s: float | None
+
+
+@dataclass(frozen=True)
+class ClassSummary:
+    """The jobs that asked for one class; there is at least one."""
+
+    count: int
+    mean_jct_s: float
+    median_jct_s: float
+    p95_jct_s: float
+    p99_jct_s: float
+    mean_queue_s: float
 
 
 @dataclass(frozen=True)
@@ -49,10 +64,20 @@ class Summary:
     jain: float | None
     """Jain's index over tenants of the tenant's mean 1/ρ: its progress rate relative to running alone."""
     bins: Mapping[str, Bin]
+    classes: Mapping[str, ClassSummary]
+    """By the class asked for, in the order of CLASS_NAMES; a class without jobs is not in it."""
+    heeds_classes: bool = False
+    """Whether opportunistic jobs yield to others; if not, all jobs are peers whatever their class."""
     mean_first_steps_s: float | None = None
     """From its arrival until a job had made its first 100 steps."""
     guaranteed_slowdown: float | None = None
     """Of guaranteed jobs, the mean of the time on their devices over the time alone; None if there are none."""
+
+    @property
+    def all_jobs(self) -> ClassSummary:
+        """The same figures as of a class."""
+        tail = (self.median_jct_s, self.p95_jct_s, self.p99_jct_s)
+        return ClassSummary(self.jobs, self.mean_jct_s, *tail, self.mean_queue_s)
 
 
 def summarise(run: Run) -> Summary:
@@ -60,6 +85,8 @@ def summarise(run: Run) -> Summary:
     if not len(jobs.ids):
         raise InputError(f"the run of {run.policy} has no jobs to measure", "give a trace with at least one job")
     jct_s, queue_s, rho = completion_s(jobs), queueing_s(jobs), finish_time_fairness(jobs)
+    members = _members_by_class(jobs)
+    guaranteed = members.get(JobClass.GUARANTEED)
     makespan_s = float(jobs.finish_s.max() - jobs.arrival_s.min())
     measured_rho = rho[~np.isnan(rho)]
     return Summary(
@@ -79,8 +106,10 @@ def summarise(run: Run) -> Summary:
         p99_rho=float(np.percentile(measured_rho, 99)) if measured_rho.size else None,
         jain=_jain(_progress_rates(jobs, rho)),
         bins=_bins(jobs, jct_s, queue_s),
+        classes={name: _class_summary(jct_s[inside], queue_s[inside]) for name, inside in members.items()},
+        heeds_classes=run.heeds_classes,
         mean_first_steps_s=None if jobs.first_steps_s is None else _mean(jobs.first_steps_s - jobs.arrival_s),
-        guaranteed_slowdown=_guaranteed_slowdown(jobs),
+        guaranteed_slowdown=None if guaranteed is None else _slowdown(jobs, guaranteed),
     )
 
 
@@ -89,7 +118,9 @@ def completion_s(jobs: JobTable) -> Floats:
 
 
 def queueing_s(jobs: JobTable) -> Floats:
-    """All the time a job had no devices; rounding must not make a wait negative."""
+    """How long each job waited, as Job.wait_s has it: nothing is held here, so that is all the time without devices.
+    Rounding must not make a wait negative.
+    """
     return np.maximum(completion_s(jobs) - jobs.run_s, 0.0)
 
 
@@ -128,10 +159,27 @@ def _bins(jobs: JobTable, jct_s: Floats, queue_s: Floats) -> dict[str, Bin]:
     }
 
 
-def _guaranteed_slowdown(jobs: JobTable) -> float | None:
-    if jobs.is_guaranteed is None:
-        return None
-    some = (jobs.is_guaranteed > 0) & (jobs.alone_s > 0)
+def _members_by_class(jobs: JobTable) -> dict[str, NDArray[np.bool_]]:
+    """Which jobs asked for each class, for the classes that some job asked for."""
+    classes = np.asarray(list(jobs.classes), dtype=object)
+    members = {name: classes == name for name in CLASS_NAMES}
+    return {name: inside for name, inside in members.items() if inside.any()}
+
+
+def _class_summary(jct_s: Floats, queue_s: Floats) -> ClassSummary:
+    p95_jct_s, p99_jct_s = np.percentile(jct_s, (95, 99)).tolist()
+    return ClassSummary(
+        count=len(jct_s),
+        mean_jct_s=float(jct_s.mean()),
+        median_jct_s=float(np.median(jct_s)),
+        p95_jct_s=p95_jct_s,
+        p99_jct_s=p99_jct_s,
+        mean_queue_s=float(queue_s.mean()),
+    )
+
+
+def _slowdown(jobs: JobTable, inside: NDArray[np.bool_]) -> float | None:
+    some = inside & (jobs.alone_s > 0)
     return _mean(jobs.run_s[some] / jobs.alone_s[some])
 
 

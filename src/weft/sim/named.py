@@ -44,6 +44,11 @@ class NamedPolicy:
         decider: Decider = policy
         return decider
 
+    @property
+    def heeds_classes(self) -> bool:
+        """Whether opportunistic jobs yield to others under it; if not, all jobs are peers."""
+        return bool(getattr(self.build(), "heeds_classes", False))
+
 
 def policies_asked(policy: Any) -> list[NamedPolicy]:
     """From a text with commas, something that is or makes a policy, or several of these. Each has been built once."""

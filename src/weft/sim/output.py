@@ -15,26 +15,28 @@ from typing import Any
 from weft.core.errors import InputError
 from weft.sim.labels import numbered
 from weft.sim.metrics import completion_s, queueing_s, summarise
+from weft.sim.request import Misfit
 from weft.sim.result import Run
 
 STDOUT = "-"
 JOB_COLUMNS = (
     "policy", "id", "tenant", "gang_size", "arrival_s", "first_start_s", "finish_s",
-    "completion_s", "queue_s", "run_s", "alone_s", "preemptions",
+    "completion_s", "queue_s", "run_s", "alone_s", "preemptions", "class",
 )  # fmt: skip
 
 
-def as_json(runs: Sequence[Run]) -> dict[str, Any]:
-    return {"runs": [_run_as_json(run) for run in runs]}
+def as_json(runs: Sequence[Run], skipped: Sequence[Misfit] = ()) -> dict[str, Any]:
+    left_out = [{"id": each.id, "gang_size": each.gang_size, "why": each.why} for each in skipped]
+    return {"runs": [_run_as_json(run) for run in runs], "skipped": left_out}
 
 
-def json_text(runs: Sequence[Run]) -> str:
+def json_text(runs: Sequence[Run], skipped: Sequence[Misfit] = ()) -> str:
     """Strict JSON; the same runs give the same bytes, but for `wall_s`."""
-    return json.dumps(as_json(runs), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(as_json(runs, skipped), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_json(runs: Sequence[Run], path: Path | str) -> None:
-    write_text(path, json_text(runs))
+def write_json(runs: Sequence[Run], path: Path | str, skipped: Sequence[Misfit] = ()) -> None:
+    write_text(path, json_text(runs, skipped))
 
 
 def write_csv(runs: Sequence[Run], path: Path | str) -> None:
@@ -55,8 +57,16 @@ def job_rows(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
             completion_s(jobs), queueing_s(jobs), jobs.run_s, jobs.alone_s, jobs.preemptions,
         )  # fmt: skip
         plain = (column.tolist() for column in columns)
-        for job in zip(jobs.ids, jobs.tenants, *plain, strict=True):
+        for job in zip(jobs.ids, jobs.tenants, *plain, jobs.classes, strict=True):
             yield (label, *job)
+
+
+def class_rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+    """The figures of each class of each run, and of all its jobs under the name `all`."""
+    for label, run in zip(numbered([run.policy for run in runs]), runs, strict=True):
+        summary = summarise(run)
+        for name, each in {**summary.classes, "all": summary.all_jobs}.items():
+            yield {"policy": label, "heeds_classes": run.heeds_classes, "class": name, **asdict(each)}
 
 
 def check_writable(path: Path | str) -> None:
@@ -90,7 +100,7 @@ def write_text(path: Path | str, text: str) -> None:
 
 def _run_as_json(run: Run) -> dict[str, Any]:
     numbers = asdict(summarise(run))
-    bins = numbers.pop("bins")
+    bins, classes = numbers.pop("bins"), numbers.pop("classes")
     return {
         "policy": run.policy,
         "parameters": dict(sorted(run.parameters.items())),
@@ -100,6 +110,7 @@ def _run_as_json(run: Run) -> dict[str, Any]:
         "device_count": run.device_count,
         "seed": run.seed,
         "bins": bins,
+        "classes": classes,
     }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.core.errors import InputError
@@ -15,6 +15,19 @@ from weft.sim.world import World
 
 SHOWN = 8
 """Tenants that a hint names at most."""
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A job that could never run here, whatever the policy."""
+
+    id: str
+    gang_size: int
+    why: str
+    """What is said of the job: "is a gang of 4, and the cluster has only 2 devices"."""
+    hint: str
+    position: int
+    """In the trace."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +48,22 @@ class Request:
         """Raise InputError if some job could never run: before hours of work, not after."""
         self._check_quotas()
         self.world.check_types(self.cluster, self.trace.device_types)
-        if self.trace.largest_gang <= self._gang_for_all():
-            return
-        shaped = self.world.shape(self.cluster)
-        for i, job in enumerate(self.trace):
-            spec = self.world.describe(job, self.seed)
-            if spec.gang_size > shaped.largest_gang(spec):
-                raise self._too_large(i, spec, shaped)
+        for misfit in self._misfits():
+            raise InputError(f"{self.trace.where(misfit.position)}: job {misfit.id} {misfit.why}", misfit.hint)
+
+    def without_misfits(self) -> tuple[Request, list[Misfit]]:
+        """The same for the jobs that can run, and the others, by arrival. Every policy then gets the same jobs."""
+        found = {misfit.position: misfit for misfit in self._misfits()}
+        if not found:
+            return self, []
+        if len(found) == len(self.trace):
+            first = found[0]
+            raise InputError(f"no job of {self.trace.name} can run here: job {first.id} {first.why}", first.hint)
+        return replace(self, trace=self.trace.without(found)), [found[position] for position in sorted(found)]
+
+    def _misfits(self) -> Iterator[Misfit]:
+        yield from self._beyond_quota()
+        yield from self._beyond_cluster()
 
     def _check_quotas(self) -> None:
         for tenant, devices in self.quotas.items():
@@ -53,14 +75,26 @@ class Request:
                 raise InputError(
                     f"{tenant} has a quota, and no job in this trace", f"{closest(tenant, there)}tenants: {few}"
                 )
+
+    def _beyond_quota(self) -> Iterator[Misfit]:
         for i, job in enumerate(self.trace if self.quotas else ()):
             spec, quota = job.spec, self.quotas.get(job.spec.tenant, 0)
             if spec.job_class is JobClass.GUARANTEED and spec.gang_size > quota:
-                raise InputError(
-                    f"{self.trace.where(i)}: job {spec.id} is guaranteed and would wait for ever: it is a gang of "
-                    f"{spec.gang_size}, and the quota of {spec.tenant} is {quota}",
-                    f"--quota {spec.tenant}={spec.gang_size} or more, or another class",
+                why = (
+                    f"is guaranteed and would wait for ever: it is a gang of {spec.gang_size}, "
+                    f"and the quota of {spec.tenant} is {quota}"
                 )
+                hint = f"--quota {spec.tenant}={spec.gang_size} or more, or another class"
+                yield Misfit(spec.id, spec.gang_size, why, hint, i)
+
+    def _beyond_cluster(self) -> Iterator[Misfit]:
+        if self.trace.largest_gang <= self._gang_for_all():
+            return
+        shaped = self.world.shape(self.cluster)
+        for i, job in enumerate(self.trace):
+            spec = self.world.describe(job, self.seed)
+            if spec.gang_size > shaped.largest_gang(spec):
+                yield self._too_large(i, spec, shaped)
 
     def check_policy(self, named: NamedPolicy) -> None:
         """Refuse parameters with which some job could never end on this cluster in this world."""
@@ -87,17 +121,15 @@ class Request:
             return max(counts)
         return min(counts) if self.trace.device_types <= set(shaped.device_types) else 0
 
-    def _too_large(self, i: int, spec: JobSpec, shaped: Cluster) -> InputError:
-        job = f"{self.trace.where(i)}: job {spec.id}"
+    def _too_large(self, i: int, spec: JobSpec, shaped: Cluster) -> Misfit:
         largest = shaped.largest_gang(spec)
         if not largest:
             wanted, there = sorted(spec.device_types or ()), ", ".join(shaped.device_types)
-            return InputError(
-                f"{job} runs only on {' or '.join(wanted)}, and the cluster has {there}",
-                f"name the types of the cluster, e.g. --cluster 4x4:{wanted[0]}, or use --world ideal",
-            )
+            why = f"runs only on {' or '.join(wanted)}, and the cluster has {there}"
+            hint = f"name the types of the cluster, e.g. --cluster 4x4:{wanted[0]}, or use --world ideal"
+            return Misfit(spec.id, spec.gang_size, why, hint, i)
         of_one_type = " of a type it may use" if len(shaped.device_types) > 1 else ""
-        return InputError(
-            f"{job} is a gang of {spec.gang_size}, and the cluster has only {counted(largest, 'device')}{of_one_type}",
-            f"the largest gang of this trace is {self.trace.largest_gang}: e.g. --cluster 1x{self.trace.largest_gang}",
-        )
+        why = f"is a gang of {spec.gang_size}, and the cluster has only {counted(largest, 'device')}{of_one_type}"
+        largest_gang = self.trace.largest_gang
+        hint = f"the largest gang of this trace is {largest_gang}: e.g. --cluster 1x{largest_gang}"
+        return Misfit(spec.id, spec.gang_size, why, hint, i)

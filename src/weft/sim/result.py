@@ -19,6 +19,8 @@ class JobTable:
 
     ids: Sequence[str]
     tenants: Sequence[str]
+    classes: Sequence[str]
+    """What each job asked for: `guaranteed`, `auto` or `opportunistic`."""
     gang_size: Ints
     arrival_s: Floats
     first_start_s: Floats
@@ -30,7 +32,6 @@ class JobTable:
     preemptions: Ints
     first_steps_s: Floats | None = None
     """When it had made its first 100 steps, or had ended with fewer; None where nobody looked."""
-    is_guaranteed: Ints | None = None
     guest_s: Floats | None = None
     """Of `run_s`, how long it sat on devices as a guest; None where nobody looked."""
 
@@ -60,3 +61,5 @@ class Run:
     timeline: Timeline
     events: int
     wall_s: float
+    heeds_classes: bool = False
+    """Whether opportunistic jobs yield to others under this policy; if not, all jobs are peers."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from weft.core.errors import InputError
-from weft.sim.output import JOB_COLUMNS, as_json, job_rows, json_text
+from weft.sim.output import JOB_COLUMNS, as_json, class_rows, job_rows, json_text
 from weft.sim.report import write_report
+from weft.sim.request import Misfit
 from weft.sim.result import Run
 from weft.sim.table import render_table
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TEXT_WIDTH = 80
-NESTED = ("parameters", "bins")
+NESTED = ("parameters", "bins", "classes")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Results:
     """The runs of one simulation, one a policy; printing it shows the tables."""
 
     runs: tuple[Run, ...]
+    skipped: tuple[Misfit, ...] = ()
+    """Jobs of the trace that could never run here and are in no run."""
 
     def __iter__(self) -> Iterator[Run]:
         return iter(self.runs)
@@ -50,12 +53,16 @@ class Results:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def to_json(self) -> str:
-        return json_text(self.runs)
+        return json_text(self.runs, self.skipped)
 
     def to_frame(self) -> DataFrame:
         """One row a policy, with every column of the JSON output that is a single value."""
         rows = as_json(self.runs)["runs"]
         return _pandas().DataFrame([{key: row[key] for key in row if key not in NESTED} for row in rows])
+
+    def classes_frame(self) -> DataFrame:
+        """One row per policy and class that some job asked for, and one per policy for all jobs."""
+        return _pandas().DataFrame(list(class_rows(self.runs)))
 
     def jobs_frame(self) -> DataFrame:
         """One row per job and policy, with the columns of the CSV output."""
@@ -63,7 +70,8 @@ class Results:
 
     def report(self, path: Path | str, title: str | None = None) -> None:
         first = self.runs[0]
-        write_report(self.runs, path, f"{first.trace} on {first.cluster}" if title is None else title)
+        title = f"{first.trace} on {first.cluster}" if title is None else title
+        write_report(self.runs, path, title, self.skipped)
 
 
 def _pandas() -> Any:

@@ -33,6 +33,7 @@ def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> R
         timeline=simulation.timeline(),
         events=simulation.events,
         wall_s=wall_s,
+        heeds_classes=simulation.scheduler.heeds_classes,
     )
 
 

@@ -12,19 +12,28 @@ from rich.text import Text
 from weft.sim.labels import short_labels, short_name
 from weft.sim.metrics import summarise
 from weft.sim.report import rows
+from weft.sim.report.narrative import what_happened
 from weft.sim.result import Run
 
 
 def render_table(runs: Sequence[Run], console: Console) -> None:
     """Print the summary, the breakdown by kind of job, and every parameter of every run."""
     summaries, names = [summarise(run) for run in runs], short_labels([run.policy for run in runs])
-    for group in rows.groups(summaries):
+    _print_stripped(Text(what_happened(summaries, names)[0]), console)
+    console.print()
+    for group in rows.groups(summaries, names):
         console.print(Text(group.title, style="bold"))
         console.print(_table(group, names, group.rows(summaries)))
-        console.print(Text(group.note, style="dim"), end="\n\n")
+        _print_stripped(Text(group.note, style="dim"), console)
+        console.print()
     console.print(Text("Parameters", style="bold"))
+    _print_stripped(_parameters(names, runs), console)
+
+
+def _print_stripped(shown: Text | Table, console: Console) -> None:
+    """Without the blanks that padding and wrapping leave at the ends of lines."""
     with console.capture() as padded:
-        console.print(_parameters(names, runs))
+        console.print(shown)
     console.out("\n".join(line.rstrip() for line in padded.get().splitlines()), highlight=False)
 
 

@@ -84,7 +84,8 @@ def _check_sendable(asked: Sequence[NamedPolicy]) -> None:
 
 def _with_names(each: Run, request: Request) -> Run:
     trace = request.trace
-    return replace(each, jobs=replace(each.jobs, ids=trace.ids, tenants=trace.tenants_by_job))
+    ids, tenants, classes = trace.ids, trace.tenants_by_job, trace.classes_by_job
+    return replace(each, jobs=replace(each.jobs, ids=ids, tenants=tenants, classes=classes))
 
 
 # ---- in the worker --------------------------------------------------------------------------------------------
@@ -118,4 +119,4 @@ def _run_at(at: int, named: NamedPolicy) -> Run:
     desk = _desk[0]
     each = run(desk.request, named, lambda count: desk.finished.__setitem__(at, count))
     # The caller has the names of the jobs; they would be most of what is sent back.
-    return replace(each, jobs=replace(each.jobs, ids=(), tenants=()))
+    return replace(each, jobs=replace(each.jobs, ids=(), tenants=(), classes=()))

@@ -10,6 +10,9 @@ SELECT at, kind, body FROM log WHERE seq > ? ORDER BY seq;
 -- name: log_of_job
 SELECT at, kind, body FROM log WHERE job = ? ORDER BY seq;
 
+-- name: last_loss
+SELECT at, body FROM log WHERE job = ? AND kind = 'Reported' AND body ->> '$.what' = 'lost' ORDER BY seq DESC LIMIT 1;
+
 -- name: last_seq
 SELECT coalesce(max(seq), 0) AS seq FROM log;
 
@@ -110,6 +113,11 @@ SELECT count(*) AS count FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL
 SELECT * FROM jobs WHERE finished_at IS NOT NULL AND (?1 IS NULL OR (finished_at, id) < (?1, ?2))
 ORDER BY finished_at DESC, id DESC LIMIT ?3;
 
+-- name: lost_for_good
+-- Jobs that were lost after a time and are not tried again.
+SELECT id, name FROM jobs WHERE state = 'FAILED' AND finished_at >= ? AND reason GLOB 'was lost*'
+ORDER BY number, array_index;
+
 -- name: services
 SELECT run_s * (request ->> '$.gpus') AS service FROM jobs WHERE state = 'SUCCEEDED' AND finished_at IS NOT NULL
 ORDER BY finished_at DESC LIMIT ?;
@@ -159,5 +167,5 @@ SELECT * FROM attempts WHERE job = ? ORDER BY attempt;
 SELECT coalesce(sum(preemptions), 0) AS preemptions FROM jobs;
 
 -- name: recent_waits
-SELECT started_at - submitted_at AS wait_s FROM jobs WHERE started_at IS NOT NULL AND finished_at IS NOT NULL
+SELECT wait_s FROM jobs WHERE started_at IS NOT NULL AND finished_at IS NOT NULL
 ORDER BY finished_at DESC LIMIT 10000;

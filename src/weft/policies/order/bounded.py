@@ -39,7 +39,7 @@ class Bounded(KeyedOrder):
         self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first
         self.returns_home = self.inner.returns_home
         self.heeds_measures = self.inner.heeds_measures
-        self.heeds_quotas = self.inner.heeds_quotas
+        self.heeds_classes = self.inner.heeds_classes
         self.is_moved_by_eviction = self.inner.is_moved_by_eviction
 
     def key(self, job: Job, now: float) -> Key:

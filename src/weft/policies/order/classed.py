@@ -35,7 +35,7 @@ class Classed(KeyedOrder):
     quotas: Quotas = field(default_factory=Quotas, init=False, repr=False)
 
     preempts = True
-    heeds_quotas = True
+    heeds_classes = True
 
     def __post_init__(self) -> None:
         if not self.convert_after_s >= 0:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from weft.core.commands import Seating
 from weft.core.errors import InputError
+from weft.core.gain import Gain, Outcome, Share, judge
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, Offer, Sharing, Withdrawal
@@ -24,14 +26,19 @@ from weft.policies.share.spots import (
 from weft.policies.share.verdicts import Verdicts
 from weft.policies.stages import NO_LANE, Turns
 
+TRIES = 3
+"""So many comparisons that say nothing, and the pair is undone."""
+
 
 @dataclass
 class Packing:
     """Only jobs that have been measured alone are packed, those that keep a device least busy first.
 
     A probe is kept when the sum of both rates, each relative to its own alone, exceeds 1 by `margin`: then the two
-    together do more than in turns. It is looked at again with every new measure, and ends when somebody else comes to
-    hold the device. A pair that was undone is left alone for `back_off_s`, twice as long each time.
+    together do more than in turns. Both rates of a job are from one window of time, and what a sum is worth is decided
+    by `core.gain`. It is looked at again with every new comparison, and ends when somebody else comes to hold the
+    device. What is impossible or uncertain is measured again, `TRIES` times in all; then the pair is undone. A pair
+    that was undone is left alone for `back_off_s`, twice as long each time.
     """
 
     margin: float = 0.05
@@ -72,15 +79,37 @@ class Packing:
     def _judge(self, spot: Spot, now: float, withdrawals: list[Withdrawal], notes: list[Note]) -> None:
         packed = free_guests(spot)
         together = (spot.holder, *packed)
-        total = total_of(together, spot.members) if packed else None
-        if total is None:
+        shares = shares_of(together, spot.members) if packed else []
+        if not shares:
             return
-        if total > 1.0 + self.margin:
+        gain, guest = judge(shares, self.margin), packed[-1]
+        if gain.outcome is Outcome.KEEP:
             if self.verdicts.keep(together):
-                notes += kept(spot, packed[-1], total)
-        else:
+                notes += kept(spot, guest, gain)
+        elif gain.outcome is Outcome.UNDO:
             self.verdicts.undo(together, now)
-            withdrawals.append(Withdrawal(packed[-1].id, undone(spot, together, total)))
+            withdrawals.append(Withdrawal(guest.id, undone(spot, together, gain)))
+        elif not self.verdicts.has_kept(together):
+            self._doubt(spot, together, gain, now, withdrawals, notes)
+
+    def _doubt(
+        self,
+        spot: Spot,
+        together: tuple[Job, ...],
+        gain: Gain,
+        now: float,
+        withdrawals: list[Withdrawal],
+        notes: list[Note],
+    ) -> None:
+        """The node compares them again by itself; what was kept before stays until it is known to be no good."""
+        tries = self.verdicts.doubt(together)
+        if tries is None:
+            return
+        if tries >= TRIES:
+            self.verdicts.undo(together, now)
+            withdrawals.append(Withdrawal(together[-1].id, Reason(Code.PACKED_GIVEN_UP, (spot.holder.id, tries))))
+        else:
+            notes += doubted(spot, together[-1], gain, tries)
 
     # ---- somebody else holds the device
 
@@ -121,43 +150,59 @@ class Packing:
         return Offer(guest.id, Seating(spot.allocation, speed=0.5), Reason(Code.PACKED, (spot.holder.id,)))
 
 
-def total_of(packed: Iterable[Job], members: Iterable[Job]) -> float | None:
-    """The sum of the rates of those packed, each relative to its own alone, with all others there who are there now.
+def shares_of(packed: Iterable[Job], members: Iterable[Job]) -> list[Share]:
+    """The rates of those packed, each relative to its own alone, with all others there who are there now.
 
-    None until each of them has been measured so.
+    None of them until each has been compared so, in one window for all.
     """
-    all_here, jobs = {job.id for job in members}, list(packed)
-    total = 0.0
-    for job in jobs:
-        if job.alone is None or job.measured is None or set(job.measured.neighbours) != all_here - {job.id}:
-            return None
-        if job.measured.generation != job.generation:
-            return None  # that was when they were together before
-        total += job.measured.rate_hz / job.alone.rate_hz
-    return total
+    all_here, shares, windows = {job.id for job in members}, list[Share](), set[int]()
+    for job in packed:
+        measured = job.measured
+        if measured is None or measured.error is None or set(measured.neighbours) != all_here - {job.id}:
+            return []
+        if measured.generation != job.generation:
+            return []  # that was when they were together before
+        ratio = measured.rate_hz / measured.alone_hz if measured.alone_hz else math.nan
+        shares.append(Share(ratio, measured.error))
+        windows.add(measured.window)
+    return shares if len(windows) == 1 else []
 
 
-def kept(spot: Spot, guest: Job, total: float) -> list[Note]:
-    gain = round(total - 1.0, 3)
-    return [
-        Note(guest.id, Reason(Code.PACKED_KEPT, (spot.holder.id, gain))),
-        Note(spot.holder.id, Reason(Code.PACKED_KEPT, (guest.id, gain))),
-    ]
+def kept(spot: Spot, guest: Job, gain: Gain) -> list[Note]:
+    numbers = (round(gain.total - 1.0, 3), round(gain.half_width, 3))
+    code = Code.PACKED_KEPT_WITHIN if numbers[1] else Code.PACKED_KEPT
+    return told_both(spot, guest, code, *(numbers if numbers[1] else numbers[:1]))
 
 
-def undone(spot: Spot, together: Iterable[Job], total: float) -> Reason:
+def undone(spot: Spot, together: Iterable[Job], gain: Gain) -> Reason:
     steps = sum(job.measured.steps for job in together if job.measured)
+    total, half_width = round(gain.total, 3), round(gain.half_width, 3)
     if not steps:
-        return Reason(Code.PACKED_UNDONE, (spot.holder.id, round(total, 3)))
-    return Reason(Code.PACKED_UNDONE_AFTER, (spot.holder.id, round(total, 3), steps))
+        return Reason(Code.PACKED_UNDONE, (spot.holder.id, total))
+    if not half_width:
+        return Reason(Code.PACKED_UNDONE_AFTER, (spot.holder.id, total, steps))
+    return Reason(Code.PACKED_UNDONE_WITHIN, (spot.holder.id, total, steps, half_width))
+
+
+def doubted(spot: Spot, guest: Job, gain: Gain, tries: int) -> list[Note]:
+    if not math.isfinite(gain.total):
+        return told_both(spot, guest, Code.PACKED_UNMEASURED, tries, TRIES)
+    if gain.outcome is Outcome.IMPOSSIBLE:
+        return told_both(spot, guest, Code.PACKED_IMPOSSIBLE, round(gain.total, 3), tries, TRIES)
+    numbers = (round(gain.total - 1.0, 3), round(gain.half_width, 3))
+    return told_both(spot, guest, Code.PACKED_UNSURE, *numbers, tries, TRIES)
+
+
+def told_both(spot: Spot, guest: Job, code: Code, *numbers: float) -> list[Note]:
+    return [
+        Note(guest.id, Reason(code, (spot.holder.id, *numbers))),
+        Note(spot.holder.id, Reason(code, (guest.id, *numbers))),
+    ]
 
 
 def probed(spot: Spot, guest: Job) -> list[Note]:
     """They are together because the holder came, not the guest."""
-    return [
-        Note(guest.id, Reason(Code.PACKED, (spot.holder.id,))),
-        Note(spot.holder.id, Reason(Code.PACKED, (guest.id,))),
-    ]
+    return told_both(spot, guest, Code.PACKED)
 
 
 def is_packed(seating: Seating) -> bool:

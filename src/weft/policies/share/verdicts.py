@@ -25,6 +25,8 @@ class Verdicts:
 
     back_off_s: float
     _kept: set[Pair] = field(default_factory=set, init=False, repr=False)
+    _doubts: dict[Pair, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
+    """How often a pair was measured without a verdict, and in which window last."""
     _most_kept: int = field(default=LEAST_KEPT, init=False, repr=False)
     _pairs: BackOffs[Pair] = field(init=False, repr=False)
     _kinds: BackOffs[Kind] = field(init=False, repr=False)
@@ -36,6 +38,7 @@ class Verdicts:
     def keep(self, jobs: Sequence[Job]) -> bool:
         """Whether that is news."""
         pair, kind = _pair(jobs), _kind(jobs)
+        self._doubts.pop(pair, None)
         self._pairs.forgive(pair)
         if kind is not None:
             self._kinds.forgive(kind)
@@ -52,10 +55,20 @@ class Verdicts:
 
     def undo(self, jobs: Sequence[Job], now: float) -> None:
         pair, kind = _pair(jobs), _kind(jobs)
+        self._doubts.pop(pair, None)
         self._kept.discard(pair)
         self._pairs.begin(pair, now)
         if kind is not None:
             self._kinds.begin(kind, now)
+
+    def doubt(self, jobs: Sequence[Job]) -> int | None:
+        """How often they were measured without a verdict by now; None if this comparison was counted before."""
+        pair, window = _pair(jobs), max((job.measured.window for job in jobs if job.measured), default=0)
+        times, last_window = self._doubts.get(pair, (0, 0))
+        if window and window == last_window:
+            return None
+        self._doubts[pair] = (times + 1, window)
+        return times + 1
 
     def allow(self, jobs: Sequence[Job], now: float) -> bool:
         """What is known of a pair itself counts; of one that was never tried, what is known of its kind."""
@@ -80,9 +93,10 @@ class Verdicts:
 
     def forget(self, view: View) -> None:
         """Of pairs that are gone; not looked for until there are twice as many as were left the last time."""
-        if len(self._kept) > self._most_kept:
+        if len(self._kept) + len(self._doubts) > self._most_kept:
             self._kept = {pair for pair in self._kept if pair <= view.jobs.keys()}
-            self._most_kept = 2 * len(self._kept) + LEAST_KEPT
+            self._doubts = {pair: doubt for pair, doubt in self._doubts.items() if pair <= view.jobs.keys()}
+            self._most_kept = 2 * (len(self._kept) + len(self._doubts)) + LEAST_KEPT
 
 
 def _pair(jobs: Sequence[Job]) -> Pair:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from weft.sim.metrics import BIN_NAMES, Summary, completion_s, queueing_s
-from weft.sim.report.rows import UNITS, duration
+from weft.sim.metrics import Summary, completion_s, queueing_s
+from weft.sim.report import axes
+from weft.sim.report.rows import classes_count, duration, job_counts, present_bins, present_classes, said_of_classes
 from weft.sim.report.thin import Line, bucket_means, bucket_peaks, cumulative
-from weft.sim.result import Floats, Run, Timeline
+from weft.sim.result import Floats, Run
 
 CDF_POINTS = 1_000
 MEAN_POINTS = 240
@@ -24,13 +25,9 @@ COLOURS = (
 )  # fmt: skip
 HATCHES = {"solid": "", "dash": "/", "dot": "."}
 """The fill of a bar for each kind of line."""
-FEW_TICKS_S = (1.0, 10.0, 60.0, 600.0, 3_600.0, 18_000.0, 86_400.0, 864_000.0, 8_640_000.0)
-MANY_TICKS_S = (
-    1.0, 3.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1_800.0, 3_600.0, 10_800.0, 36_000.0,
-    86_400.0, 259_200.0, 864_000.0, 2_592_000.0, 8_640_000.0,
-)  # fmt: skip
-UNIT_NAMES = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
-FEWEST_ON_AXIS = 3.0
+BAR_PX = 19
+AROUND_PX = 84
+"""Above and below the bars: the axis, its title, and air."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +39,19 @@ class Figure:
     note: str
     traces: list[dict[str, Any]]
     layout: dict[str, Any]
+    height_px: int | None = None
+    """None: as high as the page makes a figure."""
 
 
 def figures(runs: Sequence[Run], labels: Sequence[str], summaries: Sequence[Summary]) -> list[Figure]:
+    by_class = [_by_class(labels, summaries)] if classes_count(summaries) else []
     return [
         _cdf("completion", "Completion time", labels, [completion_s(run.jobs) for run in runs]),
         _cdf("queueing", "Queueing delay", labels, [queueing_s(run.jobs) for run in runs]),
+        *by_class,
+        _by_kind(labels, summaries),
         _utilisation(runs, labels),
         _jobs_waiting(runs, labels),
-        _breakdown(labels, summaries),
     ]
 
 
@@ -72,8 +73,8 @@ def _cdf(name: str, title: str, labels: Sequence[str], values: Sequence[Floats])
     ]
     shortest_s, longest_s = min(x_s[0] for x_s, _ in lines), max(x_s[-1] for x_s, _ in lines)
     layout = {
-        "xaxis": _log_axis(f"{title.lower()}, logarithmic", shortest_s / 1.1, longest_s * 1.1, FEW_TICKS_S),
-        "yaxis": {"title": {"text": "share of jobs"}, "range": [0, 1.02], "tickformat": ".0%"},
+        "xaxis": axes.logarithmic(f"{title.lower()}, logarithmic", float(shortest_s), float(longest_s)),
+        "yaxis": axes.share("share of jobs"),
     }
     note = "The further left a line, the sooner its jobs were served. What took less than 1 s is drawn at 1 s."
     return Figure(name, title, note, traces, layout)
@@ -84,9 +85,8 @@ def _utilisation(runs: Sequence[Run], labels: Sequence[str]) -> Figure:
         return bucket_means(run.timeline.time_s, run.timeline.devices_held / run.device_count, MEAN_POINTS)
 
     traces, x_axis = _over_time(runs, labels, share, "%{y:.1%} held")
-    y_axis = {"title": {"text": "devices held"}, "range": [0, 1.02], "tickformat": ".0%"}
     note = "The share of the cluster's devices that jobs hold; long runs are averaged over short spans of time."
-    return Figure("utilisation", "Utilisation", note, traces, {"xaxis": x_axis, "yaxis": y_axis})
+    return Figure("utilisation", "Utilisation", note, traces, {"xaxis": x_axis, "yaxis": axes.share("devices held")})
 
 
 def _jobs_waiting(runs: Sequence[Run], labels: Sequence[str]) -> Figure:
@@ -94,7 +94,7 @@ def _jobs_waiting(runs: Sequence[Run], labels: Sequence[str]) -> Figure:
         return bucket_peaks(run.timeline.time_s, run.timeline.jobs_waiting, PEAK_POINTS)
 
     traces, x_axis = _over_time(runs, labels, waiting, "%{y:,} waiting")
-    y_axis = {"title": {"text": "jobs waiting"}, "rangemode": "tozero", "tickformat": ",d"}
+    y_axis = axes.from_zero("jobs waiting", max(max(trace["y"]) for trace in traces), whole=True)
     note = "Jobs in the queue; long runs show the longest queue of each short span of time."
     return Figure("waiting", "Queue length", note, traces, {"xaxis": x_axis, "yaxis": y_axis})
 
@@ -103,35 +103,63 @@ def _over_time(
     runs: Sequence[Run], labels: Sequence[str], line_of: Callable[[Run], Line], words: str
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """One line a run, and the axis of time below them."""
-    size_s, unit = _axis_unit(run.timeline for run in runs)
+    span_s = max(float(run.timeline.time_s[-1]) for run in runs)
+    size_s, unit = axes.unit_for(span_s)
     traces = []
     for index, (run, label) in enumerate(zip(runs, labels, strict=True)):
         time_s, values = line_of(run)
         traces.append(_line(index, label, (time_s / size_s, values), f"%{{x:.1f}} {unit}: {words}"))
-    x_axis = {
-        "title": {"text": f"{unit} after the first arrival"},
-        "rangemode": "tozero",
-        "tickformat": ",~f",
-    }
-    return traces, x_axis
+    return traces, axes.from_zero(f"{unit} after the first arrival", span_s / size_s)
 
 
-def _breakdown(labels: Sequence[str], summaries: Sequence[Summary]) -> Figure:
-    traces = []
-    for index, (label, summary) in enumerate(zip(labels, summaries, strict=True)):
-        means_s = [summary.bins[name].mean_jct_s for name in BIN_NAMES]
-        words = [duration(mean_s) for mean_s in means_s]
-        traces.append(_bars(index, label, means_s, words))
-    drawn_s = [mean_s for trace in traces for mean_s in trace["y"] if mean_s]
-    lowest_s, highest_s = (min(drawn_s), max(drawn_s)) if drawn_s else (1.0, 10.0)
+def _by_class(labels: Sequence[str], summaries: Sequence[Summary]) -> Figure:
+    def mean_s(name: str, summary: Summary) -> float | None:
+        return summary.classes[name].mean_jct_s if name in summary.classes else None
+
+    names = present_classes(summaries)
+    counts = {name: job_counts([summary.classes[name].count for summary in summaries]) for name in names}
+    categories = {name: f"{name.capitalize()}<br>{counts[name]}" for name in names}
+    note = f"Mean completion time of each class; a shorter bar is better. {said_of_classes(summaries, labels)}"
+    return _bars("classes", "Mean completion time by class", note, categories, labels, summaries, mean_s)
+
+
+def _by_kind(labels: Sequence[str], summaries: Sequence[Summary]) -> Figure:
+    names = present_bins(summaries)
+    counts = {name: job_counts([summary.bins[name].count for summary in summaries]) for name in names}
+    categories = {name: f"{name.capitalize()}<br>{counts[name]}" for name in names}
+    note = "Mean completion time of small and large gangs, short and long jobs; a shorter bar is better."
+    title = "Mean completion time by kind of job"
+    return _bars("kinds", title, note, categories, labels, summaries, lambda name, each: each.bins[name].mean_jct_s)
+
+
+def _bars(
+    name: str,
+    title: str,
+    note: str,
+    categories: Mapping[str, str],
+    labels: Sequence[str],
+    summaries: Sequence[Summary],
+    mean_s: Callable[[str, Summary], float | None],
+) -> Figure:
+    """A bar for each category that has data and each run, all from zero on one linear axis."""
+    values_s = [
+        {words: value for each, words in categories.items() if (value := mean_s(each, summary)) is not None}
+        for summary in summaries
+    ]
+    longest_s = max(value for values in values_s for value in values.values())
+    size_s, unit = axes.unit_for(longest_s)
+    traces = [
+        _bar_trace(index, label, values, size_s)
+        for index, (label, values) in enumerate(zip(labels, values_s, strict=True))
+    ]
     layout = {
         "barmode": "group",
-        "bargap": 0.25,
-        "xaxis": {"type": "category"},
-        "yaxis": _log_axis("mean completion time, logarithmic", lowest_s / 3, highest_s * 1.3, MANY_TICKS_S),
+        "bargap": 0.3,
+        "xaxis": axes.from_zero(f"mean completion time, {unit}", longest_s / size_s),
+        "yaxis": axes.categories(list(categories.values())),
     }
-    note = "Mean completion time of small and large gangs, short and long jobs; a shorter bar is better."
-    return Figure("breakdown", "Breakdown by kind of job", note, traces, layout)
+    height_px = AROUND_PX + BAR_PX * len(categories) * max(2, len(labels) + 1)
+    return Figure(name, title, note, traces, layout, height_px)
 
 
 def _line(index: int, label: str, line: Line, words: str) -> dict[str, Any]:
@@ -147,34 +175,16 @@ def _line(index: int, label: str, line: Line, words: str) -> dict[str, Any]:
     }
 
 
-def _bars(index: int, label: str, means_s: list[float | None], words: list[str]) -> dict[str, Any]:
+def _bar_trace(index: int, label: str, values_s: Mapping[str, float], size_s: float) -> dict[str, Any]:
     return {
         "type": "bar",
+        "orientation": "h",
         "name": label,
-        "x": [name.capitalize().replace(" ", "<br>") for name in BIN_NAMES],
-        "y": means_s,
-        "text": words,
-        "textposition": "none",
+        "x": [value_s / size_s for value_s in values_s.values()],
+        "y": list(values_s),
+        "text": [duration(value_s) for value_s in values_s.values()],
+        "textposition": "outside",
+        "cliponaxis": False,
         "marker": {"color": colour(index), "pattern": {"shape": HATCHES[dash(index)]}},
         "hovertemplate": "%{text}",
-    }
-
-
-def _axis_unit(timelines: Iterable[Timeline]) -> tuple[float, str]:
-    """The largest unit that still leaves a few of it on the axis."""
-    span_s = max(float(timeline.time_s[-1]) for timeline in timelines)
-    for size_s, unit in UNITS:
-        if span_s >= FEWEST_ON_AXIS * size_s:
-            return size_s, UNIT_NAMES[unit]
-    return 1.0, UNIT_NAMES["s"]
-
-
-def _log_axis(title: str, lowest_s: float, highest_s: float, ticks_s: Sequence[float]) -> dict[str, Any]:
-    """Plotly takes the range as powers of ten; people read 1 h and 10 h, not 10³·⁵ s."""
-    return {
-        "type": "log",
-        "title": {"text": title},
-        "range": [float(np.log10(lowest_s)), float(np.log10(highest_s))],
-        "tickvals": list(ticks_s),
-        "ticktext": [duration(tick_s).replace(".0", "") for tick_s in ticks_s],
     }

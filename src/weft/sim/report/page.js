@@ -19,12 +19,15 @@ function axis(own) {
   };
 }
 
+// Plotly writes into what it is given; a figure's own values stay as they are.
 function layout(figure) {
+  const own = structuredClone(figure.layout);
   return {
-    ...figure.layout,
-    xaxis: axis(figure.layout.xaxis),
-    yaxis: axis(figure.layout.yaxis),
-    margin: { l: 8, r: 14, t: 8, b: 8 },
+    ...own,
+    xaxis: axis(own.xaxis),
+    yaxis: axis(own.yaxis),
+    // The label of the longest bar stands right of the axis.
+    margin: { l: 8, r: own.barmode ? 64 : 14, t: 8, b: 8 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: colour("--quiet") },
@@ -41,9 +44,23 @@ function layout(figure) {
 }
 
 function draw() {
-  const config = { responsive: true, displayModeBar: false };
+  const config = { responsive: true, displayModeBar: false, doubleClick: false };
   for (const figure of figures) {
     Plotly.react(figure.name, figure.traces, layout(figure), config);
+  }
+}
+
+// The ticks are chosen for the whole of a figure; a part of it may have none of them.
+function chooseTicks(figure, change) {
+  const zoomed = ["xaxis", "yaxis"].filter((name) => `${name}.range[0]` in change);
+  const update = {};
+  for (const name of zoomed.filter((name) => figure.layout[name].type !== "category")) {
+    update[`${name}.tickmode`] = "auto";
+    update[`${name}.ticksuffix`] = figure.layout[name].type === "log" ? " s" : "";
+    update[`${name}.tickformat`] = figure.layout[name].ticktext[0].endsWith("%") ? ".0%" : "";
+  }
+  if (Object.keys(update).length) {
+    Plotly.relayout(figure.name, update);
   }
 }
 
@@ -65,3 +82,8 @@ for (const button of document.querySelectorAll(".legend button")) {
 }
 dark.addEventListener("change", draw);
 draw();
+for (const figure of figures) {
+  const drawn = document.getElementById(figure.name);
+  drawn.on("plotly_relayout", (change) => chooseTicks(figure, change));
+  drawn.on("plotly_doubleclick", draw);
+}

@@ -12,19 +12,21 @@ from weft.sim.labels import short_labels, short_name
 from weft.sim.metrics import Summary, summarise
 from weft.sim.output import write_text
 from weft.sim.report.figures import Figure, colour, dash, figures
+from weft.sim.report.narrative import what_happened
 from weft.sim.report.rows import Group, common_parameters, groups, parameter_words
+from weft.sim.request import SHOWN, Misfit
 from weft.sim.result import Run
 
 
-def write_report(runs: Sequence[Run], path: Path | str, title: str) -> None:
-    """Write the page; the same runs and title give the same bytes."""
+def write_report(runs: Sequence[Run], path: Path | str, title: str, skipped: Sequence[Misfit] = ()) -> None:
+    """Write the page; the same runs and title give the same bytes. `skipped`: jobs that are in no run."""
     # Loaded here because it is slow to load and only this page needs it.
     from plotly.offline import get_plotlyjs
 
-    write_text(path, _page(runs, title, get_plotlyjs()))
+    write_text(path, _page(runs, title, skipped, get_plotlyjs()))
 
 
-def _page(runs: Sequence[Run], title: str, plotly_script: str) -> str:
+def _page(runs: Sequence[Run], title: str, skipped: Sequence[Misfit], plotly_script: str) -> str:
     names, summaries = short_labels([run.policy for run in runs]), [summarise(run) for run in runs]
     drawings = figures(runs, names, summaries)
     return f"""<!DOCTYPE html>
@@ -44,7 +46,8 @@ def _page(runs: Sequence[Run], title: str, plotly_script: str) -> str:
 </header>
 {_legend(names)}
 <main>
-{"".join(_table(group, names, summaries) for group in groups(summaries))}
+{_narrative(summaries, names, skipped)}
+{"".join(_table(group, names, summaries) for group in groups(summaries, names))}
 <p class="note">Drag over a figure to look closer, double-click to go back.</p>
 <noscript><p class="note">The figures need JavaScript.</p></noscript>
 <div class="figures">
@@ -91,6 +94,22 @@ def _swatch(index: int) -> str:
     return f'<i class="swatch {dash(index)}" style="color:{colour(index)}"></i>'
 
 
+def _narrative(summaries: Sequence[Summary], names: Sequence[str], skipped: Sequence[Misfit]) -> str:
+    first, *others = what_happened(summaries, names)
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in [*others, *map(_said_of_skipped, skipped[:SHOWN])])
+    if len(skipped) > SHOWN:
+        items += f"<li>{len(skipped) - SHOWN:,} more jobs that cannot run here are in no run.</li>"
+    return f"""<section class="narrative">
+<h2>What happened</h2>
+<p>{escape(first)}</p>
+<ul>{items}</ul>
+</section>"""
+
+
+def _said_of_skipped(misfit: Misfit) -> str:
+    return f"Job {misfit.id} is in no run: it {misfit.why}."
+
+
 def _table(group: Group, names: Sequence[str], summaries: Sequence[Summary]) -> str:
     heads = "".join(f"<th>{escape(column.heading).replace(chr(10), '<br>')}</th>" for column in group.columns)
     body = ""
@@ -106,9 +125,10 @@ def _table(group: Group, names: Sequence[str], summaries: Sequence[Summary]) -> 
 
 
 def _figure(figure: Figure) -> str:
+    height = "" if figure.height_px is None else f' style="height:{figure.height_px}px"'
     return f"""<section>
 <h2>{escape(figure.title)}</h2>
-<div class="figure" id="{figure.name}"></div>
+<div class="figure" id="{figure.name}"{height}></div>
 <p class="note">{escape(figure.note)}</p>
 </section>
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.core.words import counted
-from weft.sim.metrics import BIN_NAMES, SHORT_S, SMALL_GANG_SIZE, Summary
+from weft.sim.metrics import BIN_NAMES, CLASS_NAMES, SHORT_S, SMALL_GANG_SIZE, ClassSummary, Summary
 from weft.sim.reading import NOTHING
 from weft.sim.result import Run
 
@@ -58,8 +58,48 @@ def common_parameters(runs: Sequence[Run]) -> Mapping[str, Any]:
     return {key: first[key] for key in first if all(key in each and each[key] == first[key] for each in others)}
 
 
-def groups(summaries: Sequence[Summary]) -> tuple[Group, ...]:
-    return (COMPLETION, CLUSTER, _bin_group(summaries))
+def groups(summaries: Sequence[Summary], names: Sequence[str]) -> tuple[Group, ...]:
+    """The tables. Those by class come where classes count: without them the means of runs do not compare."""
+    by_class = _class_groups(summaries, names) if classes_count(summaries) else ()
+    return (COMPLETION, *by_class, CLUSTER, _bin_group(summaries))
+
+
+def classes_count(summaries: Sequence[Summary]) -> bool:
+    """Whether some policy heeds classes, and there is more than one."""
+    return any(summary.heeds_classes for summary in summaries) and len(present_classes(summaries)) > 1
+
+
+def present_classes(summaries: Sequence[Summary]) -> list[str]:
+    """The classes that some job asked for, in their order."""
+    return [name for name in CLASS_NAMES if any(name in summary.classes for summary in summaries)]
+
+
+def present_bins(summaries: Sequence[Summary]) -> list[str]:
+    """The kinds of job that there are, in their order."""
+    return [name for name in BIN_NAMES if any(summary.bins[name].count for summary in summaries)]
+
+
+def said_of_classes(summaries: Sequence[Summary], names: Sequence[str]) -> str:
+    """Which of the policies heed classes, and what to compare therefore."""
+    heeding = [name for name, summary in zip(names, summaries, strict=True) if summary.heeds_classes]
+    others = [name for name, summary in zip(names, summaries, strict=True) if not summary.heeds_classes]
+    words = f"{listed(heeding)} {'heeds' if len(heeding) == 1 else 'heed'} classes: opportunistic jobs yield"
+    if not others:
+        return f"{words}."
+    treat = f"{listed(others)} {'treats' if len(others) == 1 else 'treat'} all jobs as peers"
+    return f"{words}; {treat}. Compare policies within a class, not over all jobs."
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def job_counts(counts: Sequence[int]) -> str:
+    """`12 jobs`, or `11 or 12 jobs` where runs differ."""
+    *others, last = sorted(set(counts))
+    return f"{''.join(f'{count:,} or ' for count in others)}{counted(last, 'job')}"
 
 
 def _short(value: float) -> str:
@@ -89,20 +129,46 @@ def _value(value: Any) -> str:
 def _bin_group(summaries: Sequence[Summary]) -> Group:
     return Group(
         "Mean completion time by kind of job",
-        tuple(Column(_bin_heading(name, summaries), _bin_words(name)) for name in BIN_NAMES),
+        tuple(Column(_bin_heading(name, summaries), _bin_words(name)) for name in present_bins(summaries)),
         f"Small: a gang of at most {SMALL_GANG_SIZE}. Short: at most {SHORT_S:.0f} s alone.",
     )
 
 
 def _bin_heading(name: str, summaries: Sequence[Summary]) -> str:
-    counts = sorted({summary.bins[name].count for summary in summaries})
-    *others, last = counts
-    return f"{name.capitalize()}\n{''.join(f'{count:,} or ' for count in others)}{counted(last, 'job')}"
+    return f"{name.capitalize()}\n{job_counts([summary.bins[name].count for summary in summaries])}"
 
 
 def _bin_words(name: str) -> Callable[[Summary, Summary], str]:
     return lambda summary, _: duration(summary.bins[name].mean_jct_s)
 
+
+def _class_groups(summaries: Sequence[Summary], names: Sequence[str]) -> tuple[Group, Group]:
+    note = said_of_classes(summaries, names)
+    return (
+        Group("Mean completion time by class", _class_columns(summaries, lambda of: of.mean_jct_s), note),
+        Group("p95 completion time by class", _class_columns(summaries, lambda of: of.p95_jct_s), AUTO_NOTE),
+    )
+
+
+def _class_columns(summaries: Sequence[Summary], figure: Callable[[ClassSummary], float]) -> tuple[Column, ...]:
+    def column(name: str) -> Column:
+        def words(summary: Summary, _: Summary) -> str:
+            return duration(figure(summary.classes[name])) if name in summary.classes else MISSING
+
+        counts = [summary.classes[name].count if name in summary.classes else 0 for summary in summaries]
+        return Column(f"{name.capitalize()}\n{job_counts(counts)}", words)
+
+    everything = Column(
+        f"All\n{job_counts([summary.jobs for summary in summaries])}",
+        lambda summary, _: duration(figure(summary.all_jobs)),
+    )
+    return (*map(column, present_classes(summaries)), everything)
+
+
+AUTO_NOTE = (
+    "The class is what a job asked for. Auto: guaranteed where its tenant's quota has room, else like an "
+    "opportunistic one; without quotas, a peer of the guaranteed."
+)
 
 COMPLETION = Group(
     "Completion time and fairness",

@@ -74,6 +74,9 @@ class Lookup(Sequence[str]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __iter__(self) -> Iterator[str]:
+        return map(self._texts.__getitem__, self._rows.tolist())
+
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.core.errors import InputError
-from weft.core.values import JobSpec
+from weft.core.values import JobClass, JobSpec
 from weft.sim.trace.column import Coded, CodedBuilder, Floats, Ints
 from weft.sim.trace.ids import WrittenIds, packed
 from weft.sim.trace.job import TraceJob
@@ -24,6 +24,7 @@ class ListedJobs:
     gang_size: Ints
     ids: WrittenIds
     tenants: Coded[str]
+    job_classes: Coded[JobClass]
     device_types: Coded[frozenset[str] | None]
 
     def specs(self, rows: Ints) -> Iterator[JobSpec]:
@@ -38,6 +39,8 @@ def listed(jobs: Iterable[TraceJob], name: str) -> ListedJobs:
     _check(kept, name)
     tenants: CodedBuilder[str] = CodedBuilder("default")
     tenants.add([job.spec.tenant for job in kept], len(kept))
+    job_classes: CodedBuilder[JobClass] = CodedBuilder(JobClass.AUTO)
+    job_classes.add([job.spec.job_class for job in kept], len(kept))
     device_types: CodedBuilder[frozenset[str] | None] = CodedBuilder(None)
     device_types.add([job.spec.device_types for job in kept], len(kept))
     return ListedJobs(
@@ -48,6 +51,7 @@ def listed(jobs: Iterable[TraceJob], name: str) -> ListedJobs:
         gang_size=np.array([job.spec.gang_size for job in kept], np.int64),
         ids=WrittenIds.of([packed([job.spec.id for job in kept])]),
         tenants=tenants.build(),
+        job_classes=job_classes.build(),
         device_types=device_types.build(),
     )
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from weft.core.errors import InputError
-from weft.core.values import JobSpec
+from weft.core.values import JobClass, JobSpec
 from weft.core.words import counted
 from weft.sim.trace.column import Coded, Floats, Ints, Lookup
 from weft.sim.trace.ids import Ids
@@ -32,6 +32,8 @@ class JobSource(Protocol):
     def ids(self) -> Ids: ...
     @property
     def tenants(self) -> Coded[str]: ...
+    @property
+    def job_classes(self) -> Coded[JobClass]: ...
     @property
     def device_types(self) -> Coded[frozenset[str] | None]: ...
     def specs(self, rows: Ints) -> Iterator[JobSpec]: ...
@@ -67,6 +69,12 @@ class Trace:
             raise InputError(f"the first {count} jobs of a trace are none", "Ask for 1 or more.")
         return Trace(self._source, self.name, self.left_out, min(count, len(self)), self.ignored_columns)
 
+    def without(self, positions: Iterable[int]) -> Trace:
+        """The other jobs; those at these positions are left out."""
+        rest = Trace(self._source, self.name, self.left_out, ignored_columns=self.ignored_columns)
+        rest._rows = np.delete(self._rows, list(positions))
+        return rest
+
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -87,6 +95,10 @@ class Trace:
     @property
     def tenants_by_job(self) -> Sequence[str]:
         return Lookup(self._source.tenants, self._rows)
+
+    @property
+    def classes_by_job(self) -> Sequence[str]:
+        return Lookup(self._source.job_classes, self._rows)
 
     @cached_property
     def tenants(self) -> tuple[str, ...]:
