@@ -111,7 +111,11 @@ class Home:
         return self.root / "jobs" / job_id
 
     def log(self, job_id: str, task: int, *, split: bool = False) -> Path:
-        """What a task prints, appended to by every attempt; `split`: its standard error, kept apart on request."""
+        """What a task prints, appended to by every attempt; `split`: its standard error, kept apart on request.
+
+        A job with an output of its own (`--output`) has a link to that here. Read it with `weft.tail`, which opens
+        nothing but regular files: a job can put anything in its place.
+        """
         return self.job(job_id) / f"task-{task}.{'err' if split else 'log'}"
 
     def checkpoints(self, job_id: str) -> Path:

@@ -8,10 +8,18 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from weft.core.errors import InputError
-from weft.limits import check_job
+from weft.limits import check_folder, check_job, shown
 
 CLASSES = ("auto", "guaranteed", "opportunistic")
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
+LEAST_PRIORITY, MOST_PRIORITY = -100, 100
+MOST_CPUS = 100_000
+MOST_DEVICE_ID = 100_000
+LATEST_BEGIN_S = 1e11
+"""Seconds since 1970: what a date can be made of. How far away it may be is for `parsed_time` to say."""
+AFTER_KINDS = ("afterok", "afterany", "afternotok")
+KEPT_IN_CLEAN = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TERM", "TMPDIR")
+"""What a clean environment keeps of the present one, besides LC_*: without these no program finds its way."""
 TRUST = "WEFT_TRUST_CHECKPOINT"
 """As runtime/trust.py reads it."""
 OF_AN_OUTER_JOB = (
@@ -54,6 +62,11 @@ class Options(TypedDict, total=False):
     migrate: bool | None
     trust_checkpoint: bool | None
     weight: float | None
+    priority: int | None
+    cpus: int | None
+    gpu_ids: str | Iterable[int | str] | None
+    begin: str | float | None
+    output: str | os.PathLike[str] | None
     after: str | Iterable[str] | None
     types: str | Iterable[str] | None
     stdin: bool | None
@@ -72,7 +85,11 @@ def job_request(command: str | Sequence[str], array: str | None, options: Option
         raise InputError("no command is given", "e.g. weft run -- python train.py")
     if array is not None:
         _check_array(array)
+    ids = _device_ids(asked.pop("gpu_ids", None))
     gpus, ntasks = asked.get("gpus"), asked.get("ntasks")
+    if ids and gpus and gpus != len(ids):
+        raise InputError(f"{len(ids)} devices are named, and {gpus} asked for", "leave --gpus away: --gpu-ids says it")
+    gpus = len(ids) if ids else gpus
     if gpus and ntasks and gpus % ntasks:
         even = max(1, round(gpus / ntasks)) * ntasks
         raise InputError(f"{gpus} devices cannot be shared out evenly among {ntasks} tasks", f"e.g. --gpus {even}")
@@ -80,14 +97,19 @@ def job_request(command: str | Sequence[str], array: str | None, options: Option
     umask = asked.pop("umask", None)
     wanted = {
         "command": words,
-        "cwd": str(asked.pop("cwd", None) or _here()),
+        "cwd": _folder(asked.pop("cwd", None)),
         "umask": present_umask() if umask is None else umask,
         "env": with_trust(cleaned(os.environ if env is None else env), bool(asked.pop("trust_checkpoint", False))),
         "gpu_mem_bytes": _bytes(asked.pop("gpu_mem", None)),
         "mem_bytes": _bytes(asked.pop("mem", None)),
         "class": asked.pop("job_class", None),
         "time_s": _seconds(asked.pop("time", None)),
-        "after": [checked_id(each) for each in _listed(asked.pop("after", None))] or None,
+        "after": [checked_dependency(each) for each in _dependencies(asked.pop("after", None))] or None,
+        "priority": _within("priority", asked.pop("priority", None), LEAST_PRIORITY, MOST_PRIORITY),
+        "cpus": _within("number of CPU cores", asked.pop("cpus", None), 1, MOST_CPUS),
+        "gpu_ids": ids,
+        "begin_at": _begin(asked.pop("begin", None)),
+        "output": _output(asked.pop("output", None)),
         "types": _listed(asked.pop("types", None)) or None,
         "weight": _weight(asked.pop("weight", None)),
         "array": array,
@@ -107,6 +129,40 @@ def checked_id(text: str | int) -> str:
             f'"{text}" is no job id', "a number as weft queue shows it: 17, or 17_3 for element 3 of array 17"
         )
     return job_id
+
+
+def checked_dependency(text: str | int) -> str:
+    """17, afterok:17 (the same), afterany:17 or afternotok:17."""
+    kind, colon, job_id = str(text).strip().rpartition(":")
+    if colon and kind not in AFTER_KINDS:
+        raise InputError(
+            f'"{kind}" is no kind of dependency', f"{', '.join(AFTER_KINDS)}; afterok is what is meant by none"
+        )
+    return f"{kind}:{checked_id(job_id)}" if kind in AFTER_KINDS[1:] else checked_id(job_id)
+
+
+def with_variables(environ: Mapping[str, str], wanted: Iterable[str], *, is_clean: bool = False) -> dict[str, str]:
+    """An environment with variables added or replaced: each NAME=VALUE, or NAME for its present value."""
+    env = cleaned(environ)
+    if is_clean:
+        env = {name: value for name, value in env.items() if name in KEPT_IN_CLEAN or name.startswith("LC_")}
+    for each in wanted:
+        name, equals, value = each.partition("=")
+        if not name:
+            raise InputError(f"{shown(each)} names no variable", "NAME=VALUE, or NAME for its present value")
+        if name in OF_AN_OUTER_JOB:
+            raise InputError(f"{name} is for weft to set", "choose another name")
+        if not equals and name not in environ:
+            raise InputError(f"{shown(name)} is not set here", f"give it a value: --env {shown(name)[1:-1]}=VALUE")
+        env[name] = value if equals else environ[name]
+    return env
+
+
+def check_gpu_ids(ids: Sequence[int]) -> None:
+    if len(set(ids)) != len(ids):
+        raise InputError("a device is named twice", "e.g. --gpu-ids 0,1")
+    if not all(0 <= each <= MOST_DEVICE_ID for each in ids):
+        raise InputError(f"an index of a device is 0 to {MOST_DEVICE_ID:,}", "weft nodes lists them")
 
 
 def cleaned(environ: Mapping[str, str]) -> dict[str, str]:
@@ -173,6 +229,67 @@ def _listed(value: str | Iterable[str] | None) -> list[str]:
     """Several words: as a list, with commas between, or both."""
     texts = [value] if isinstance(value, str) else value or []
     return [word.strip() for text in texts for word in str(text).split(",") if word.strip()]
+
+
+def _folder(value: str | os.PathLike[str] | None) -> str:
+    """Where it is to run: one that is named must be there."""
+    if value is None:
+        return _here()
+    path = os.fspath(value)
+    if not path:
+        raise InputError("the folder to run in is named by nothing", "--cwd DIR")
+    path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib takes its time to load
+    check_folder(path)
+    if not os.path.isdir(path):  # noqa: PTH112
+        is_there = os.path.lexists(path)
+        raise InputError(f"{shown(path)} is {'no folder' if is_there else 'not there'}", f"mkdir -p {shown(path)}")
+    if not os.access(path, os.X_OK):
+        raise InputError(f"{shown(path)} may not be entered", f"ls -ld {shown(path)}")
+    return path
+
+
+def _output(value: str | os.PathLike[str] | None) -> str | None:
+    return None if value is None else os.path.expanduser(os.fspath(value))  # noqa: PTH111
+
+
+def _begin(value: str | float | None) -> float | None:
+    if value is None:
+        return None
+    from weft.times import parsed_time
+
+    return parsed_time(value)
+
+
+def _device_ids(value: str | Iterable[int | str] | None) -> list[int] | None:
+    """0,1 or 0-3, or numbers."""
+    if value is None:
+        return None
+    ids: list[int] = []
+    for each in _listed(value if isinstance(value, str) else [str(one) for one in value]):
+        first, dash, last = each.partition("-")
+        ends = [first, last] if dash else [first]
+        if not all(part.isascii() and part.isdecimal() and len(part) < 7 for part in ends):
+            raise InputError(f"{shown(each)} is no index of a device", "e.g. --gpu-ids 0,1; weft nodes lists them")
+        ids += range(int(first), int(ends[-1]) + 1)
+    if not ids:
+        raise InputError("no device is named", "e.g. --gpu-ids 0,1")
+    check_gpu_ids(ids)
+    return ids
+
+
+def _dependencies(value: str | Iterable[str] | None) -> list[str]:
+    """As Slurm has them: several ids after one kind (afterok:17:18), several kinds with commas between."""
+    found = []
+    for each in _listed(value):
+        kind, *ids = each.split(":")
+        found += [f"{kind}:{job_id}" for job_id in ids] if ids else [kind]
+    return found
+
+
+def _within(what: str, value: int | None, least: int, most: int) -> int | None:
+    if value is not None and not (isinstance(value, int) and least <= value <= most):
+        raise InputError(f"a {what} of {value} is not between {least:,} and {most:,}", "give a whole number")
+    return value
 
 
 def _weight(value: float | None) -> float | None:

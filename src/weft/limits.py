@@ -62,6 +62,8 @@ def check_job(request: Mapping[str, Any]) -> None:
     check_environment(env)
     check_execve(request["command"], env, EXECVE_BYTES)
     check_folder(request["cwd"])
+    if "output" in request:
+        check_output(request["output"])
     for field in ("name", "tenant"):
         if field in request:
             check_name(field, request[field])
@@ -118,6 +120,17 @@ def check_folder(path: str) -> None:
         raise InputError(
             f"the path of the folder has {size:,} bytes, {longest:,} in its longest name; {limit}", "use a shorter path"
         )
+
+
+def check_output(path: str) -> None:
+    """A pattern for a file's path. What stands for something else in it may still make it too long when it starts."""
+    size = encoded_bytes(path, "the output")
+    longest = max(map(_size, path.split("/")))
+    if not path or path.endswith("/"):
+        raise InputError(f"the output {shown(path)} names no file", "e.g. --output out-%j.log")
+    if size > PATH_BYTES or longest > COMPONENT_BYTES:
+        limit = f"{PATH_BYTES:,} in all and {COMPONENT_BYTES} for one name are the most that the kernel accepts"
+        raise InputError(f"the path of the output has {size:,} bytes; {limit}", "use a shorter path")
 
 
 def check_name(what: str, text: object) -> None:

@@ -211,7 +211,7 @@ def test_who_would_come_after_one_that_has_failed_is_refused(office: Open) -> No
     desk = office(1)
     desk.submit()
     desk.end("1", exit_code=1)
-    with pytest.raises(InputError, match="job 1, which it is to come after, has failed"):
+    with pytest.raises(InputError, match="job 1, which it comes after, has failed"):
         desk.submit(after=["1"])
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from weft.job_request import CLASSES, Options, job_request
+from weft.job_request import CLASSES, LEAST_PRIORITY, MOST_PRIORITY, Options, job_request, with_variables
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -20,6 +21,30 @@ def complete_command(context: click.Context, argument: click.Parameter, incomple
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
+
+
+def complete_folder(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def complete_device(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The next of several, with commas between."""
+    from click.shell_completion import CompletionItem
+
+    from weft.client import Client
+    from weft.core.errors import WeftError
+
+    before, comma, begun = incomplete.rpartition(",")
+    try:
+        indices = [str(device["index"]) for node in Client().nodes() for device in node["devices"]]
+    except (WeftError, OSError):
+        return []
+    named = before.split(",")
+    return [
+        CompletionItem(f"{before}{comma}{index}") for index in indices if index.startswith(begun) and index not in named
+    ]
 
 
 COMMAND = click.argument(
@@ -76,6 +101,43 @@ OPTIONS = (
         metavar="N",
         help="Where jobs take turns (policy gandiva): its part of the time against that of others.  [default: 1]",
     ),
+    click.option(
+        "--env",
+        "env_words",
+        metavar="NAME[=VALUE]",
+        multiple=True,
+        help="A variable for the job besides the present ones, or in place of one; NAME alone has its present value.",
+    ),
+    click.option("--clean-env", is_flag=True, help="Only HOME, PATH and the like, and what --env gives."),
+    click.option("--cwd", metavar="DIR", shell_complete=complete_folder, help="Where it runs.  [default: here]"),
+    click.option(
+        "--output",
+        metavar="FILE",
+        shell_complete=complete_command,
+        help="Write what it prints to this file: %j is its id, %A and %a the array's number and index, %x its name, "
+        "%t the task. Emptied when the job first starts, then appended to.",
+    ),
+    click.option(
+        "--cpus",
+        type=AT_LEAST_ONE,
+        metavar="N",
+        help="CPU cores each task needs: together, jobs that declare them get no more than there are.",
+    ),
+    click.option(
+        "--begin", metavar="TIME", help="Not before: now+2h, 30m, 16:00, tomorrow, 2026-11-19T08:00 (local time)."
+    ),
+    click.option(
+        "--priority",
+        type=click.IntRange(LEAST_PRIORITY, MOST_PRIORITY),
+        metavar="N",
+        help="Among your own jobs those of a higher one go first, -100 to 100; others' turns stay.  [default: 0]",
+    ),
+    click.option(
+        "--gpu-ids",
+        metavar="0,1",
+        shell_complete=complete_device,
+        help="These devices, as weft nodes numbers them, all of them and no others.",
+    ),
     click.option("--trust-checkpoint", is_flag=True, help=TRUST),
     click.option("--types", metavar="A100,V100", multiple=True, help="Device types it may use.  [default: any]"),
 )
@@ -90,5 +152,8 @@ def job_options(command: Decorated) -> Decorated:
 def asked(command: tuple[str, ...], array: str | None = None, **said: Any) -> dict[str, Any]:
     """What to send to the daemon for what was said on the command line."""
     refused = {name: False if said.pop(f"no_{name}") else None for name in ("requeue", "share", "migrate")}
+    words, is_clean = said.pop("env_words", ()), said.pop("clean_env", False)
+    if words or is_clean:
+        said["env"] = with_variables(os.environ, words, is_clean=is_clean)
     options: Options = {**said, **refused, "hold": said.pop("hold") or None}  # type: ignore[typeddict-item]
     return job_request(command, array, options)

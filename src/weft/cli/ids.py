@@ -34,5 +34,17 @@ def complete_job(context: click.Context, argument: click.Parameter, incomplete: 
     ]
 
 
+def complete_awaited(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids, or kinds of dependencies and ids after them."""
+    from click.shell_completion import CompletionItem
+
+    from weft.job_request import AFTER_KINDS
+
+    kind, colon, begun = incomplete.rpartition(":")
+    found = complete_job(context, argument, begun)
+    kinds = [] if colon else [CompletionItem(f"{each}:") for each in AFTER_KINDS if each.startswith(incomplete)]
+    return kinds + [CompletionItem(f"{kind}{colon}{each.value}", help=each.help) for each in found]
+
+
 job_id_argument = click.argument("job_id", metavar="ID", shell_complete=complete_job)
 job_ids_argument = click.argument("job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_job)

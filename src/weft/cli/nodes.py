@@ -39,3 +39,7 @@ def nodes(is_json: bool) -> None:
         for device in node["devices"]
     ]
     show_table(HEADS, rows)
+    for node in found:
+        if node.get("cpus_declared"):
+            declared = f"{node['cpus_declared']} of {node['cpus']} CPU cores are declared by jobs (--cpus)"
+            click.echo(f"{node['name']}: {declared}")

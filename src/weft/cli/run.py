@@ -29,9 +29,10 @@ def run(command: tuple[str, ...], **said: Any) -> int:
       weft run -- python train.py
       weft run --gpus 2 --gpu-mem 4G --time 2h -- python train.py --lr 0.1
       weft run --ntasks 4 -- python ddp.py
+      weft run --cpus 4 --gpu-ids 0,1 -- python train.py
     """
     has_terminal, has_input = is_at_a_terminal(), has_something_to_read()
-    is_split = not has_terminal and not is_one_place(OUT, ERR)
+    is_split = not has_terminal and not is_one_place(OUT, ERR) and said["output"] is None
     request = asked(command, **said)
     request.update(stdin=has_input, split=is_split)
     if has_terminal:

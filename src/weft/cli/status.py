@@ -84,4 +84,9 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     refused = [name for name in ("share", "migrate") if job.get(name) is False]
     yield "may not", " or ".join(refused)
     yield "weight", f"{job['weight']:g}" if job.get("weight", 1.0) != 1.0 else ""
+    yield "priority", str(job["priority"]) if job.get("priority") else ""
+    yield "CPU cores", f"{job['cpus']}{' a task' if (job.get('ntasks') or 1) > 1 else ''}" if job.get("cpus") else ""
+    yield "names", f"devices {', '.join(map(str, job['gpu_ids']))}" if job.get("gpu_ids") else ""
+    yield "begins", local_time(job["begin_at"]) if job.get("begin_at") else ""
+    yield "output", job.get("output") or ""
     yield "log", job.get("log") or ""

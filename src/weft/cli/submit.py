@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from weft.cli.asking import asked, job_options
-from weft.cli.ids import complete_job
+from weft.cli.ids import complete_awaited
 from weft.core.words import counted
 
 
@@ -16,7 +16,11 @@ from weft.core.words import counted
 )
 @click.option("--array", metavar="1-10%4", help="One job for each index, as $WEFT_ARRAY_INDEX; %4: four at a time.")
 @click.option(
-    "--after", metavar="ID", multiple=True, shell_complete=complete_job, help="Start once these jobs have succeeded."
+    "--after",
+    metavar="[KIND:]ID",
+    multiple=True,
+    shell_complete=complete_awaited,
+    help="Start once these jobs have succeeded; afterany:ID once they are over, afternotok:ID once they have failed.",
 )
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
 @job_options
@@ -31,6 +35,8 @@ def submit(command: tuple[str, ...], parsable: bool, **said: Any) -> None:
       weft submit --gpus 2 --time 2h --name big -- python train.py --lr 0.1
       weft submit --array 1-10%4 -- sh -c 'python train.py --seed $WEFT_ARRAY_INDEX'
       weft submit --after $(weft submit --parsable -- python prepare.py) -- python train.py
+      weft submit --after afternotok:17 -- ./tell-me.sh
+      weft submit --begin 22:00 --output 'logs/%x-%j.txt' --env SEED=7 -- python train.py
     """
     from weft.cli.sending import sent
 

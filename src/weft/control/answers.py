@@ -88,6 +88,11 @@ class Job(BaseModel):
     share: bool = Field(description="whether others may compute on its devices beside it")
     migrate: bool = Field(description="whether it may be moved where that pays")
     weight: float = Field(description="where jobs take turns, its part of the time against that of others")
+    priority: int = Field(description="among the jobs of its tenant, those of a higher priority go first")
+    cpus: int | None = Field(description="CPU cores that each task needs")
+    gpu_ids: list[int] | None = Field(description="the devices that it named")
+    begin_at: str | None = Field(description="it does not start before")
+    output: str | None = Field(description="where it was told to write what it prints")
     retries: int
     time_s: float | None
     split: bool
@@ -184,6 +189,8 @@ class Device(BaseModel):
 class Node(BaseModel):
     name: str
     state: Literal["up", "away"]
+    cpus: int | None = Field(description="CPU cores that jobs may use")
+    cpus_declared: int | None = Field(description="of these, what the jobs that compute have declared to need")
     devices: list[Device]
 
 

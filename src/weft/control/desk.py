@@ -151,6 +151,11 @@ class Desk:
         """A live job as the ledger knows it."""
         return self.scheduler.ledger.jobs[job_id]
 
+    def states(self, wanted: str) -> dict[str, str]:
+        """The jobs that an id or an array's number stands for, as they are on disk or have ended in this instant."""
+        rows = self.out.rows
+        return {job_id: rows[job_id]["state"] if job_id in rows else state for job_id, state in self.past.known(wanted)}
+
     def state(self, job_id: str) -> State:
         """Of a live job, for people."""
         if self.job(job_id).is_computing:

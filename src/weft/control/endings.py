@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from weft.control.dependencies import hopeless
 from weft.control.orders import stop_order
-from weft.control.record import IN_WORDS, Ending, Record, State
+from weft.control.record import Ending, Record, State
 from weft.core.events import Cancelled, Failed, Finished, Held, Released
 from weft.core.reasons import Code, Reason
 
 if TYPE_CHECKING:
     from weft.control.desk import Desk
 
+DEPENDENCIES = {Code.COMES_AFTER, Code.DEPENDS}
+"""Under which codes a job is held that comes after others."""
+
 
 def end(desk: Desk, record: Record, ending: Ending, now: float) -> None:
-    """The job is over, and with it all that were to come after it, if it has not succeeded.
+    """The job is over, and with it all that were to come after it and now never will.
 
     One whose processes live is told to stop, and is over when they are gone.
     """
@@ -74,15 +78,20 @@ def _let_in_next(desk: Desk, number: int, now: float) -> None:
 
 def _tell_dependents(desk: Desk, record: Record, ending: Ending, now: float) -> list[tuple[Record, Ending]]:
     """Let those go that only waited for this job; returns those that will never start now."""
-    hopeless = []
+    never = []
     for number in sorted(desk.roster.dependents.pop(record.id, ())):
         dependents = desk.roster.of_number(number)
-        for dependent in dependents[:1]:
-            dependent.awaits.discard(record.id)  # and so for all of them
-        if ending.state is not State.SUCCEEDED:
-            why = f"job {record.id}, which it comes after, {IN_WORDS[ending.state]}"
-            hopeless += [(dependent, Ending(State.CANCELLED, why)) for dependent in dependents]
-        else:
-            for dependent in dependents if dependents and not dependents[0].awaits else ():
-                desk.tell(Released(dependent.id, Code.COMES_AFTER), now)
-    return hopeless
+        if not dependents:
+            continue
+        awaited = dependents[0].awaits  # and so of all of them
+        awaited.live.discard(record.id)
+        names = awaited.names(record.id, record.number)
+        found = (hopeless(term, wanted, record.id, ending.state, desk.states) for term, wanted in names)
+        why = next((each for each in found if each), "")
+        if why:
+            never += [(dependent, Ending(State.CANCELLED, why)) for dependent in dependents]
+        elif not awaited:
+            for dependent in dependents:
+                for code in desk.job(dependent.id).held_for & DEPENDENCIES:
+                    desk.tell(Released(dependent.id, code), now)
+    return never

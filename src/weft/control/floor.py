@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,9 +17,11 @@ Device = Mapping[str, Any]
 class Floor:
     """One machine. The core's nodes have devices of one type each, so a machine with two types is two of them."""
 
-    def __init__(self, machine: str = "", devices: Sequence[Device] = ()) -> None:
+    def __init__(self, machine: str = "", devices: Sequence[Device] = (), cpus: int | None = None) -> None:
         self.machine = machine
         self.devices = list(devices)
+        self.cpus = cpus
+        """How many CPU cores jobs may use; None if the node has not said so."""
 
     @cached_property
     def by_node(self) -> dict[str, list[Device]]:
@@ -29,10 +32,22 @@ class Floor:
 
     @property
     def nodes(self) -> list[Node]:
+        host = self.machine if len(self.by_node) > 1 else ""
         return [
-            Node(name, len(devices), devices[0]["type"], _smallest_bytes(devices))
+            Node(
+                name, len(devices), devices[0]["type"], _smallest_bytes(devices), self.cpus, host, _unusual_ids(devices)
+            )
             for name, devices in self.by_node.items()
         ]
+
+    def describe(self, ledger: Ledger) -> None:
+        """Tell the ledger what a log of before such things were counted does not say of its nodes."""
+        known = {node.name: node for node in self.nodes}
+        for at, node in enumerate(ledger.nodes):
+            told = known.get(node.name)
+            if ledger.is_present[at] and told is not None and told.device_count == node.device_count and told != node:
+                ledger.nodes[at] = told
+                ledger.version += 1
 
     def blocked_masks(self) -> dict[str, int]:
         """The devices that are somebody else's, for each of the core's nodes."""
@@ -55,11 +70,27 @@ class Floor:
     def name(self, device: Device) -> str:
         return f"{self.machine}:{device['index']}"
 
+    def types_of(self, ids: Collection[int]) -> list[str]:
+        """Of the devices of these indices, each once."""
+        return list(dict.fromkeys(device["type"] for device in self.devices if device["index"] in ids))
+
     def largest_memory_bytes(self) -> int:
         return max((device["memory_bytes"] for device in self.devices), default=0)
 
     def plain(self) -> dict[str, Any]:
-        return {"machine": self.machine, "devices": self.devices}
+        return {"machine": self.machine, "devices": self.devices, "cpus": self.cpus}
+
+
+def floor_of(plain: str | None) -> Floor:
+    """As it was kept, by an earlier version perhaps."""
+    fields: dict[str, Any] = json.loads(plain) if plain else {"machine": "", "devices": []}
+    return Floor(fields["machine"], fields["devices"], fields.get("cpus"))
+
+
+def _unusual_ids(devices: Sequence[Device]) -> tuple[int, ...]:
+    """What its devices are called, if not 0, 1, …"""
+    ids = tuple(device["index"] for device in devices)
+    return () if ids == tuple(range(len(ids))) else ids
 
 
 def _smallest_bytes(devices: Sequence[Device]) -> int | None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.control.desk import Desk, Past
-from weft.control.floor import Floor
+from weft.control.floor import floor_of
 from weft.control.record import Loss, Record, record_of
 from weft.control.roster import Roster
 from weft.control.store import Store
@@ -40,10 +40,11 @@ def load_desk(store: Store, policy: Decider, quotas: Mapping[str, int]) -> Desk:
             scheduler.repeat(fact, at)
         else:
             scheduler.record([fact], at)
+    ledger.reorder()
     ledger.changes.clear()
     ledger.tenants.quotas = dict(quotas)
-    floor = _floor(store.setting("floor"))
-    _tell_memory(ledger, floor)
+    floor = floor_of(store.setting("floor"))
+    floor.describe(ledger)
     recall(store, policy)
     attempts = {row["job"]: row for row in store.all("live_attempts")}
     parse = lru_cache(REQUESTS)(json.loads)  # elements of an array, and jobs submitted alike, share one
@@ -99,7 +100,7 @@ def _rates_hz(store: Store, name: str) -> dict[str, float]:
 
     On a type that none of them had to itself, as many as the last of all made: nothing says that it is better there.
     """
-    floor = _floor(store.setting("floor"))
+    floor = floor_of(store.setting("floor"))
     kinds = {floor.name(device): str(device["type"]) for device in floor.devices}
     found = dict[str, float]()
     last_hz: float | None = None
@@ -111,19 +112,6 @@ def _rates_hz(store: Store, name: str) -> dict[str, float]:
             if len(ran_on) == 1:
                 found.setdefault(ran_on.pop() or "", rate_hz)
     return {node.device_type: found.get(node.device_type, last_hz) for node in floor.nodes} if last_hz else {}
-
-
-def _tell_memory(ledger: Ledger, floor: Floor) -> None:
-    """A log of before devices were shared does not say how much memory they have."""
-    known = {node.name: node for node in floor.nodes}
-    for at, node in enumerate(ledger.nodes):
-        if ledger.is_present[at] and node.memory_bytes is None:
-            ledger.nodes[at] = known.get(node.name, node)
-
-
-def _floor(plain: str | None) -> Floor:
-    fields: dict[str, Any] = json.loads(plain) if plain else {"machine": "", "devices": []}
-    return Floor(fields["machine"], fields["devices"])
 
 
 def _number(store: Store) -> int:

@@ -51,6 +51,8 @@ class Hello:
     """Those it knows of, and will tell how they ended if they have."""
     ended: frozenset[tuple[str, int]] = frozenset()
     """Of these, those that have ended or were lost. How, is reported next."""
+    cpus: int | None = None
+    """How many CPU cores jobs may use there."""
 
 
 @value

@@ -13,7 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from weft import limits
 from weft.arrays import parse_array
 from weft.core.errors import InputError
-from weft.job_request import LEAST_WEIGHT, MOST_WEIGHT, cleaned
+from weft.job_request import (
+    LATEST_BEGIN_S,
+    LEAST_PRIORITY,
+    LEAST_WEIGHT,
+    MOST_CPUS,
+    MOST_DEVICE_ID,
+    MOST_PRIORITY,
+    MOST_WEIGHT,
+    check_gpu_ids,
+    cleaned,
+)
 
 MOST_BYTES = 2**60
 LONGEST_S = 10 * 365 * 86_400.0
@@ -80,8 +90,14 @@ Name = Annotated[str, _named("name"), NAME]
 Tenant = Annotated[str, _named("tenant"), NAME]
 DeviceType = Annotated[str, _named("device type"), NAME]
 ID = r"^[1-9][0-9]{0,14}(_(0|[1-9][0-9]{0,6}))?$"
+AFTER = r"^(after(ok|any|notok):)?[1-9][0-9]{0,14}(_(0|[1-9][0-9]{0,6}))?$"
 JobId = Annotated[str, InPath(pattern=ID, description="17, or 17_3 for element 3 of array 17")]
-Reference = Annotated[str, Field(pattern=ID)]
+Dependency = Annotated[str, Field(pattern=AFTER)]
+OutputPath = Annotated[
+    str,
+    _checked(limits.check_output, str),
+    WithJsonSchema({"type": "string", "pattern": "^[^\\x00]+$", "maxLength": limits.PATH_BYTES}),
+]
 Bytes = Annotated[int, Field(ge=1, le=MOST_BYTES)]
 
 
@@ -122,8 +138,22 @@ class JobRequest(Strict):
         allow_inf_nan=False,
         description="where jobs take turns, its part of the time against that of others",
     )
+    priority: int = Field(
+        0,
+        ge=LEAST_PRIORITY,
+        le=MOST_PRIORITY,
+        description="among the jobs of its tenant, those of a higher priority go first",
+    )
+    cpus: int | None = Field(None, ge=1, le=MOST_CPUS, description="CPU cores that each task needs")
+    gpu_ids: list[Annotated[int, Field(ge=0, le=MOST_DEVICE_ID)]] | None = Field(
+        None, min_length=1, max_length=10_000, description="these devices, by index, all of them and no others"
+    )
+    begin_at: float | None = Field(
+        None, ge=0, le=LATEST_BEGIN_S, allow_inf_nan=False, description="not before, in seconds since 1970"
+    )
+    output: OutputPath | None = Field(None, description="a file for what it prints; %j %A %a %x %t %u %% stand for")
     array: str | None = Field(None, max_length=10_000)
-    after: list[Reference] = Field(default=[], max_length=limits.AWAITED)
+    after: list[Dependency] = Field(default=[], max_length=limits.AWAITED)
     types: list[DeviceType] | None = Field(None, min_length=1, max_length=100)
     stdin: bool = False
     split: bool = False
@@ -136,6 +166,21 @@ class JobRequest(Strict):
         if array is not None:
             _passed(parse_array, array)
         return array
+
+    @field_validator("gpu_ids")
+    @classmethod
+    def _are_different(cls, ids: list[int] | None) -> list[int] | None:
+        if ids is not None:
+            _passed(check_gpu_ids, ids)
+        return ids
+
+    @model_validator(mode="after")
+    def _names_as_many_devices_as_it_wants(self) -> JobRequest:
+        if self.gpu_ids is not None:
+            if self.gpus is not None and self.gpus != len(self.gpu_ids):
+                raise ValueError(f"gpu_ids: {len(self.gpu_ids)} devices are named, and {self.gpus} asked for")
+            self.gpus = len(self.gpu_ids)
+        return self
 
     @model_validator(mode="after")
     def _shares_devices_evenly(self) -> JobRequest:

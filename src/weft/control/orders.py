@@ -35,6 +35,9 @@ def run_order(
             "split": request.get("split", False),
             "tty": request.get("tty"),
             "array_index": record.array_index,
+            "cpus": request.get("cpus"),
+            "output": request.get("output"),
+            "name": record.name,
         },
     }
 

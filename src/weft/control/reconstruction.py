@@ -12,7 +12,8 @@ from typing import Any
 
 from weft.control.checksums import COVERED, checksum
 from weft.control.clock import Clock
-from weft.control.floor import Floor
+from weft.control.dependencies import Awaited, hold_for, terms_of
+from weft.control.floor import floor_of
 from weft.control.fold import load_desk
 from weft.control.reconciliation import Idle, OnDisk, last_seq
 from weft.control.record import spec_for
@@ -124,11 +125,9 @@ def _ledger(store: Store, now: float) -> Ledger:
     """The ledger that live jobs have by their rows: none holds a device, each keeps what it has had."""
     ledger = Ledger(Cluster(()))
     scheduler = Scheduler(ledger, Idle())
-    plain = store.setting("floor")
-    fields: dict[str, Any] = json.loads(plain) if plain else {"machine": "", "devices": []}
     rows = store.all("live_rows")
     begin = min([now, *(row["submitted_at"] for row in rows)])
-    for node in Floor(fields["machine"], fields["devices"]).nodes:
+    for node in floor_of(store.setting("floor")).nodes:
         scheduler.record([NodeJoined(node)], begin)
     live = {row["id"] for row in rows}
     places: dict[int, int] = {}
@@ -147,9 +146,10 @@ def _ledger(store: Store, now: float) -> Ledger:
 
 def _holds(row: Mapping[str, Any], request: Mapping[str, Any], live: set[str], place: int) -> list[Reason]:
     found = [Reason(Code.HELD)] if request.get("hold") and not row["attempt"] else []
-    awaited = sorted(set(request.get("awaits") or ()) & live)
+    terms = terms_of(request.get("after") or ())
+    awaited = {each for each in live if each in terms or each.partition("_")[0] in terms}
     if awaited:
-        found.append(Reason(Code.COMES_AFTER, (", ".join(awaited),)))
+        found.append(hold_for(Awaited(terms, awaited)))
     limit = request.get("array_limit")
     if limit is not None and place >= limit:
         found.append(Reason(Code.ARRAY_LIMIT, (limit,)))

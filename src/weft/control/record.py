@@ -6,24 +6,14 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from weft.control.dependencies import NONE_AWAITED, Awaited
+from weft.control.job_state import IN_WORDS as IN_WORDS
+from weft.control.job_state import State as State
 from weft.control.memory import NOT_MEASURED, Memory, declared_bytes, sane
 from weft.core.value import value
 from weft.core.values import JobClass, JobSpec
-
-
-class State(StrEnum):
-    """As people see it."""
-
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-
 
 Key = tuple[int, int]
 """By which listings are in order: as jobs were submitted, elements of an array by their index."""
@@ -35,10 +25,6 @@ FIRST: Key = (0, -2)
 
 def key_of(number: int, array_index: int | None) -> Key:
     return number, -1 if array_index is None else array_index
-
-
-IN_WORDS = {State.SUCCEEDED: "has succeeded", State.FAILED: "has failed", State.CANCELLED: "was cancelled"}
-"""How a job came to its end."""
 
 
 @value
@@ -67,9 +53,8 @@ class Loss:
         return f"attempt {self.attempt} was lost{why}; the next one begins {begins}"
 
 
-NONE_AWAITED: set[str] = set()
 NO_METRICS: Mapping[str, float | None] = {}
-"""Shared by all jobs that have none, which may be many; neither is ever changed."""
+"""Shared by all jobs that have none, which may be many; it is never changed."""
 
 
 @dataclass(slots=True)
@@ -102,8 +87,8 @@ class Record:
     """By which it takes turns, if it is in a lane."""
     granted_at: float = 0.0
     attempt_started_at: float | None = None
-    awaits: set[str] = field(default_factory=lambda: NONE_AWAITED)
-    """Jobs that must succeed first."""
+    awaits: Awaited = field(default_factory=lambda: NONE_AWAITED)
+    """Jobs that must have ended first; elements of an array share it."""
     steps: int = 0
     step_rate_hz: float | None = None
     metrics: Mapping[str, float | None] = field(default_factory=lambda: NO_METRICS)
@@ -261,5 +246,9 @@ def spec_for(job_id: str, request: Mapping[str, Any], rate_hz: Mapping[str, floa
         may_share=request.get("share", True),
         may_migrate=request.get("migrate", True),
         weight=request.get("weight", 1.0),
+        priority=request.get("priority") or 0,
+        cpus=(request.get("cpus") or 0) * request.get("ntasks", 1),
+        device_ids=frozenset(request.get("gpu_ids") or ()),
+        begin_s=request.get("begin_at"),
         model=request["name"],
     )

@@ -52,6 +52,7 @@ def check_fits(request: Mapping[str, Any], floor: Floor, quotas: Mapping[str, in
         raise InputError(f"there are no devices of type {' or '.join(wanted or ())} here", f"there are: {there}")
     if gpus > most:
         raise InputError(f"it asks for {counted(gpus, 'device')}, and there are only {most}", "weft nodes lists them")
+    _check_bounds(request, floor)
     memory_bytes = request.get("gpu_mem_bytes") or 0
     if memory_bytes > gpus // request["ntasks"] * floor.largest_memory_bytes():
         largest = floor.largest_memory_bytes() / 2**30
@@ -59,6 +60,23 @@ def check_fits(request: Mapping[str, Any], floor: Floor, quotas: Mapping[str, in
             f"{memory_bytes / 2**30:.1f} GiB of device memory, and the largest device has {largest:.1f} GiB",
             "ask for less, or for more devices",
         )
+
+
+def _check_bounds(request: Mapping[str, Any], floor: Floor) -> None:
+    """CPU cores and devices that are named: this machine has them, and those devices are of one type."""
+    cpus, ntasks = (request.get("cpus") or 0) * request["ntasks"], request["ntasks"]
+    if floor.cpus is not None and cpus > floor.cpus:
+        each = f", {request['cpus']} for each of {ntasks} tasks" if ntasks > 1 else ""
+        raise InputError(f"it asks for {cpus} CPU cores{each}, and there are only {floor.cpus}", "ask for fewer")
+    named = [device for device in floor.devices if device["index"] in (request.get("gpu_ids") or ())]
+    if request.get("gpu_ids") and len(named) < len(request["gpu_ids"]):
+        there = ", ".join(str(device["index"]) for device in floor.devices)
+        missing = sorted(set(request["gpu_ids"]) - {device["index"] for device in named})
+        raise InputError(f"there is no device {', '.join(map(str, missing))} here", f"there are: {there}")
+    if len(kinds := {device["type"] for device in named}) > 1:
+        raise InputError(f"these devices are of several types: {', '.join(sorted(kinds))}", "weft nodes lists them")
+    if named and request.get("types") and not kinds & set(request["types"]):
+        raise InputError(f"these devices are of type {kinds.pop()}", "leave --types away, or name other devices")
 
 
 def _types(floor: Floor) -> list[str]:

@@ -73,7 +73,8 @@ def hello_of(message: Mapping[str, Any]) -> Hello | None:
         return None
     named = frozenset((each["job"], each["attempt"]) for each in attempts)
     ended = frozenset((each["job"], each["attempt"]) for each in attempts if each.get("ended") is True)
-    return Hello(_text(node), devices, _text(boot_id), named, ended)
+    cpus = message.get("cpus")
+    return Hello(_text(node), devices, _text(boot_id), named, ended, cpus if _is_count(cpus) and cpus else None)
 
 
 def devices_of(message: Mapping[str, Any]) -> list[dict[str, Any]] | None:

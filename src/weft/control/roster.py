@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import islice
 
+from weft.control.dependencies import Awaited, terms_of
 from weft.control.record import FIRST, Key, Record
 
 
@@ -67,16 +68,17 @@ class Roster:
             self._await(record)
 
     def _await(self, record: Record) -> None:
-        for awaited in record.awaits:
+        for awaited in record.awaits.live:
             self.dependents.setdefault(awaited, set()).add(record.number)
 
     def find_awaited(self) -> None:
-        """Of all records, as they come from disk: what each still comes after. Elements of an array share one set."""
-        awaited: dict[int, set[str]] = {}
+        """Of all records, as they come from disk: what each still comes after. Elements of an array share it."""
+        awaited: dict[int, Awaited] = {}
         for record in self.records.values():
             if record.request.get("after"):
                 if record.number not in awaited:
-                    awaited[record.number] = self.expanded(record.request["after"])
+                    terms = terms_of(record.request["after"])
+                    awaited[record.number] = Awaited(terms, self.expanded(terms))
                     record.awaits = awaited[record.number]
                     self._await(record)
                 record.awaits = awaited[record.number]

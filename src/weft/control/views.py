@@ -12,6 +12,7 @@ from weft.control.desk import Desk
 from weft.control.measuring import interference_ratio
 from weft.control.memory import Memory, memory_json, memory_of
 from weft.control.record import Loss, Record, State
+from weft.core.bounds import cpus_left
 from weft.core.job import Job
 from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
@@ -208,7 +209,7 @@ class Views:
             return str(Reason(Code.IN_LINE, (position - 1,)))
         try:
             reason = desk.scheduler.reason(job_id, self._now)
-            return "" if reason is None else str(reason)
+            return "" if reason is None else in_words(reason)
         except Exception as error:  # noqa: BLE001 - a policy may be anybody's
             return f"its policy cannot say why: {type(error).__name__}: {error}"
 
@@ -241,7 +242,18 @@ def nodes_json(desk: Desk, is_up: bool) -> list[Json]:
         used_bytes = sum(record.memory.on_device_bytes // len(record.devices) for record in here)
         jobs = {"jobs": [record.id for record in here], "guests": [job.id for job in here if desk.job(job.id).seating]}
         devices.append({**device, "state": state, **jobs, "used_bytes": used_bytes})
-    return [{"name": desk.floor.machine, "state": "up" if is_up else "away", "devices": devices}]
+    cpus, left = desk.floor.cpus, cpus_left(desk.scheduler.ledger).get(desk.floor.machine)
+    used = None if cpus is None else cpus - left if left is not None else 0
+    state = "up" if is_up else "away"
+    return [{"name": desk.floor.machine, "state": state, "cpus": cpus, "cpus_declared": used, "devices": devices}]
+
+
+def in_words(reason: Reason) -> str:
+    """With times as the clock on the wall shows them."""
+    if reason.code is Code.BEGINS_AT:
+        at = datetime.fromtimestamp(float(reason.details[0])).astimezone()
+        return f"begins at {at:%Y-%m-%d %H:%M:%S}"
+    return str(reason)
 
 
 def eta_s(record: Record) -> float | None:
@@ -281,5 +293,10 @@ def _described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
         "share": request.get("share", True),
         "migrate": request.get("migrate", True),
         "weight": request.get("weight", 1.0),
+        "priority": request.get("priority") or 0,
+        "cpus": request.get("cpus"),
+        "gpu_ids": request.get("gpu_ids"),
+        "begin_at": iso(request.get("begin_at")),
+        "output": request.get("output"),
         "log": str(home.log(job_id, 0)),
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from weft.control.dependencies import NONE_AWAITED, Awaited, Outcome, hold_for, hopeless, terms_of
 from weft.control.endings import end
 from weft.control.inputs import Cancel, ChangePolicy, Hold, Release, StopAll, Submit
-from weft.control.record import IN_WORDS, Ending, Record, State, spec_for
+from weft.control.record import Ending, Record, State, spec_for
 from weft.control.refusals import already_over, check_fits, no_such_job, not_waiting
 from weft.core.errors import InputError
 from weft.core.events import Held, Released, Submitted
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from weft.control.desk import Desk
 
 CANCELLED = "cancelled"
-MOST_LISTED = 20
 STOPPED = "ended by weft down --stop-jobs"
 
 Answer = dict[str, Any]
@@ -32,6 +32,8 @@ def submit(desk: Desk, wish: Submit, now: float) -> Answer:
         return before
     request = dict(wish.request)
     check_fits(request, desk.floor, desk.quotas)
+    if request.get("gpu_ids") and len(desk.floor.by_node) > 1:
+        request["types"] = desk.floor.types_of(request["gpu_ids"])
     awaits = _awaited(desk, request.get("after") or ())
     indices = request.pop("array_indices", None) or [None]
     check_array(len(indices), len(json.dumps(request)))
@@ -39,14 +41,13 @@ def submit(desk: Desk, wish: Submit, now: float) -> Answer:
     environment, row = desk.roster.keep(wish.env)
     desk.out.environments += [row] if row else []
     rates_hz = desk.past.rates_hz(request["name"]) if request.get("steps") else {}
-    named = _listed(sorted(awaits))
     ids = []
     for place, index in enumerate(indices):
         job_id = str(number) if index is None else f"{number}_{index}"
         record = Record(job_id, number, index, request, environment, now, awaits=awaits)
         desk.roster.add(record)
         desk.tell(Submitted(spec_for(job_id, request, rates_hz)), now)
-        for reason in _holds(record, place, named):
+        for reason in _holds(record, place):
             desk.tell(Held(job_id, reason), now)
         ids.append(job_id)
     if wish.request_id is not None:
@@ -107,48 +108,43 @@ def _answer_before(desk: Desk, request_id: str | None) -> Answer | None:
     return {"id": str(number), "ids": ids}
 
 
-def _holds(record: Record, place: int, named: str) -> list[Reason]:
-    """Why it is not to start yet. `place` is its place in its array, `named` what it comes after."""
+def _holds(record: Record, place: int) -> list[Reason]:
+    """Why it is not to start yet. `place` is its place in its array."""
     found = [Reason(Code.HELD)] if record.request.get("hold") else []
     if record.awaits:
-        found.append(Reason(Code.COMES_AFTER, (named,)))
+        found.append(hold_for(record.awaits))
     if record.array_limit is not None and place >= record.array_limit:
         found.append(Reason(Code.ARRAY_LIMIT, (record.array_limit,)))
     return found
-
-
-def _listed(ids: Sequence[str]) -> str:
-    """For people: each job of an array may come after thousands."""
-    more = len(ids) - MOST_LISTED
-    return ", ".join(ids[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _live(desk: Desk, wanted: str) -> list[str]:
     live = desk.roster.live(wanted)
     if live:
         return live
-    ended = list(_states(desk, wanted).items())
+    ended = list(desk.states(wanted).items())
     raise already_over(wanted, ended) if ended else no_such_job(wanted)
 
 
-def _awaited(desk: Desk, wanted: Iterable[str]) -> set[str]:
-    awaited = set[str]()
-    for each in dict.fromkeys(wanted):
-        known = _states(desk, each) | dict.fromkeys(desk.roster.live(each), "")
+def _awaited(desk: Desk, wanted: Iterable[str]) -> Awaited:
+    terms = terms_of(wanted)
+    live = set[str]()
+    for each, outcome in terms.items():
+        known = desk.states(each) | dict.fromkeys(desk.roster.live(each), "")
         if not known:
             raise no_such_job(each)
-        if len(awaited) + len(known) > AWAITED:
+        alive = known.keys() & desk.records.keys()
+        if len(live) + len(known) > AWAITED:
             raise too_many_awaited()
+        live |= alive
         for job_id, state in known.items():
-            if job_id in desk.records:
-                awaited.add(job_id)
-            elif state != State.SUCCEEDED:
-                why = f"job {job_id}, which it is to come after, {IN_WORDS[State(state)]}"
-                raise InputError(why, "it would never start")
-    return awaited
+            has_failed_before = outcome is Outcome.NOT_OK and (alive or any(map(_is_failure, known.values())))
+            if job_id not in alive and not has_failed_before:
+                why = hopeless(each, outcome, job_id, State(state), desk.states)
+                if why:
+                    raise InputError(why, "it would never start")
+    return Awaited(terms, live) if terms else NONE_AWAITED
 
 
-def _states(desk: Desk, wanted: str) -> dict[str, str]:
-    """The jobs that an id or an array's number stands for, as they are on disk or have ended in this instant."""
-    rows = desk.out.rows
-    return {job_id: rows[job_id]["state"] if job_id in rows else state for job_id, state in desk.past.known(wanted)}
+def _is_failure(state: str) -> bool:
+    return state in (State.FAILED, State.CANCELLED)

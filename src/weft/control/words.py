@@ -31,11 +31,11 @@ def hello(desk: Desk, word: Hello, now: float) -> None:
                 report(desk, Report(record.id, record.attempt, "lost", {"message": REBOOTED, "unseen": True}), now)
         desk.boot_id = word.boot_id
     desk.settling = {(one.id, one.attempt) for one in desk.roster.alive.values()} & word.ended
-    _furnish(desk, Floor(word.node, word.devices), now)
+    _furnish(desk, Floor(word.node, word.devices, word.cpus), now)
 
 
 def devices(desk: Desk, word: Devices, now: float) -> None:
-    _furnish(desk, Floor(desk.floor.machine, word.devices), now)
+    _furnish(desk, Floor(desk.floor.machine, word.devices, desk.floor.cpus), now)
 
 
 def block(desk: Desk, now: float) -> None:
@@ -90,6 +90,8 @@ def _furnish(desk: Desk, floor: Floor, now: float) -> None:
             desk.tell(NodeLost(node.name), now)
         for node in floor.nodes:
             desk.tell(NodeJoined(node), now)
+    elif before.cpus != floor.cpus:
+        floor.describe(desk.scheduler.ledger)
     desk.out.settings.append(("floor", json.dumps(floor.plain())))
 
 

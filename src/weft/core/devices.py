@@ -88,6 +88,12 @@ class Devices:
         self.free_counts[node] -= count
         return free ^ rest
 
+    def pick_ids(self, placement: Placement, device_ids: frozenset[int]) -> Allocation:
+        """Take the devices of these ids; that they are free has been checked."""
+        allocation = tuple((node, self.nodes[node].mask_of(device_ids)) for node, _ in placement)
+        self.take(allocation)
+        return allocation
+
     def lacking(self, allocation: Allocation) -> Node | None:
         """The first node that has not all of these devices free."""
         return next((self.nodes[node] for node, mask in allocation if self.free_masks[node] & mask != mask), None)

@@ -35,6 +35,7 @@ class Job:
         "generation",
         "holds",
         "id",
+        "is_reordered",
         "is_running",
         "is_waiting",
         "lane",
@@ -59,7 +60,8 @@ class Job:
         self.gang_size = spec.gang_size
         self.tenant = spec.tenant
         self.arrival_s = now
-        self.tie = (now, serial)  # who came first, for good
+        self.tie = (now, serial)  # who came first; the jobs of a tenant with priorities exchange theirs
+        self.is_reordered = False
         self.state = PENDING
         self.is_running = False
         self.is_waiting = True
@@ -111,6 +113,11 @@ class Job:
     def is_computing(self) -> bool:
         """Whether it holds devices or sits on some as a guest."""
         return self.is_running or self.seating is not None
+
+    @property
+    def seated_nodes(self) -> frozenset[int]:
+        """The nodes on which it sits as a guest."""
+        return frozenset(node for node, _ in (self.seating.allocation if self.seating else ()))
 
     @property
     def memory(self) -> Memory | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
+from heapq import heappush
 
+from weft.core.bounds import cpus_left, nodes_short_of_cpus
 from weft.core.commands import Preempt, Seat, Seating, Start, Stop, Unseat
 from weft.core.devices import Devices
 from weft.core.errors import IllegalEventError
@@ -53,6 +55,14 @@ class Ledger:
         """Rises when nodes come or go: whoever remembers anything must start anew."""
         self.changes: list[tuple[Change, Job]] = []
         self.submitted = 0
+        self.exceptions = 0
+        """Live jobs that are bound or have a priority: while there are any, planners look at every job."""
+        self.prioritised: dict[str, int] = {}
+        """How many live jobs with a priority each tenant has that has any."""
+        self.unordered: set[str] = set()
+        """Tenants with priorities whose jobs have not exchanged their ties since the last of them came."""
+        self.begins: list[tuple[float, str]] = []
+        """When jobs begin that do not start before, the first of them first: a heap. Some may be over."""
         self.stops: list[Stop | Unseat] = []
         for node in cluster.nodes:
             self.join(node)
@@ -76,7 +86,10 @@ class Ledger:
         """Give a waiting job its devices; the check has been made."""
         job = self.jobs[grant.job_id]
         last = job.seating.allocation if job.seating else job.last_allocation
-        allocation = self.devices.pick(grant.placement, last)
+        if self.exceptions and job.spec.device_ids:
+            allocation = self.devices.pick_ids(grant.placement, job.spec.device_ids)
+        else:
+            allocation = self.devices.pick(grant.placement, last)
         stays = job.seating is not None and allocation == job.seating.allocation
         turns = job.seating if job.seating and stays else grant  # to leave its lane it would have to stand still
         given = Start(job.id, job.generation + 1, allocation, grant.reason, turns.lane, turns.base, turns.weight)
@@ -123,6 +136,8 @@ class Ledger:
         self.tenants.widen(job.tenant, job.gang_size, now)
         if self.seats.guests:
             self.make_way(job, Code.SEAT_TAKEN, now)
+            if job.spec.cpus:
+                self._make_way_on_cores(job, now)
         return start
 
     def evict(self, eviction: Eviction, now: float) -> Preempt:
@@ -183,6 +198,14 @@ class Ledger:
             while device in self.seats.guests and not fits(self, device, members_on(self, device, held)):
                 self.dismiss(self.seats.guests[device][-1], Reason(code, (job.id,)), now)
 
+    def _make_way_on_cores(self, job: Job, now: float) -> None:
+        """CPU cores that guests use are not kept from a holder: the guest that came last leaves first."""
+        while short := nodes_short_of_cpus(self, job.allocation):
+            using = [guest for guest in self.seats.seated.values() if guest.spec.cpus and short & guest.seated_nodes]
+            if not using:
+                return
+            self.dismiss(using[-1], Reason(Code.CPUS_TAKEN, (job.id,)), now)
+
     def free(self, job: Job, now: float) -> None:
         self.settle(job, now)
         self.devices.give(job.allocation)
@@ -216,11 +239,50 @@ class Ledger:
         self.jobs[job.id] = job
         self.tenants.join(job.tenant)
         self.jobs_held += job.state is State.HELD
+        if job.spec.is_bound or job.spec.priority:
+            self.enter(job.spec)
+        if Code.BEGINS_AT in job.held_for and job.spec.begin_s is not None:
+            heappush(self.begins, (job.spec.begin_s, job.id))
         if job.is_running:
             self.devices.take(job.allocation)
             self.devices_held += job.gang_size
             self.running[job.id] = job
         self.tenants.resume(job)
+
+    # ---- jobs that counts of devices and the policy's order do not describe
+
+    def enter(self, spec: JobSpec) -> None:
+        """A job that is bound or has a priority is live."""
+        self.version += not self.exceptions
+        self.exceptions += 1
+        if spec.priority:
+            self.prioritised[spec.tenant] = self.prioritised.get(spec.tenant, 0) + 1
+
+    def forget(self, spec: JobSpec) -> None:
+        self.exceptions -= 1
+        self.version += not self.exceptions
+        if spec.priority:
+            self.prioritised[spec.tenant] -= 1
+            if not self.prioritised[spec.tenant]:
+                del self.prioritised[spec.tenant]
+
+    def reorder(self) -> None:
+        """Jobs of a tenant that have never run exchange their ties, so that they have them by priority.
+
+        The tenant has the same ties as before: whoever goes by arrival lets no tenant pass another, then or later.
+        """
+        tenants, self.unordered = self.unordered, set()
+        own: dict[str, list[Job]] = {tenant: [] for tenant in tenants}
+        for job in self.jobs.values():
+            if job.tenant in own and not job.generation:
+                own[job.tenant].append(job)
+        for jobs in own.values():
+            ties = sorted(job.tie for job in jobs)
+            wanted = sorted(jobs, key=lambda job: (-job.spec.priority, job.tie))
+            for job, tie in zip(wanted, ties, strict=True):
+                if job.tie != tie:
+                    job.tie, job.is_reordered = tie, True
+                    self.version += 1
 
     # ---- states
 
@@ -234,6 +296,8 @@ class Ledger:
         job.enter(after)
         self.jobs_held -= was_held
         del self.jobs[job.id]
+        if self.exceptions and (job.spec.is_bound or job.spec.priority):
+            self.forget(job.spec)
         self.changes.append((LEFT, job))
 
     def change(self, job: Job, event: Event, now: float) -> None:
@@ -263,6 +327,12 @@ class Ledger:
         assert self.running.keys() == {job.id for job in self.jobs.values() if job.is_running}
         assert all(bool(job.holds) == (job.state is State.HELD) for job in self.jobs.values())
         assert self.jobs_held == sum(job.state is State.HELD for job in self.jobs.values())
+        assert self.exceptions == sum(job.spec.is_bound or job.spec.priority != 0 for job in self.jobs.values())
+        assert all(left >= 0 for left in cpus_left(self).values()), f"CPU cores are used twice: {cpus_left(self)}"
+        for job in self.jobs.values():
+            place = job.seating.allocation if job.seating else job.allocation
+            pinned = [(node, self.nodes[node].mask_of(job.spec.device_ids)) for node, _ in place]
+            assert not job.spec.device_ids or list(place) == pinned, f"{job!r} computes on {place}"
         self.tenants.validate(self.jobs.values())
         self._validate_seats()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from typing import Any
 
 from weft.core.commands import Preempt, Seat, Seating, Start, Unseat
@@ -78,6 +79,8 @@ def plain_spec(spec: JobSpec) -> Plain:
             changed[name] = value
     if "device_types" in changed:
         changed["device_types"] = sorted(changed["device_types"])
+    if "device_ids" in changed:
+        changed["device_ids"] = sorted(changed["device_ids"])
     if "step_rate_hz" in changed:
         changed["step_rate_hz"] = dict(changed["step_rate_hz"])
     return changed
@@ -87,6 +90,8 @@ def spec_of(fields: Plain) -> JobSpec:
     read = dict(fields)
     if "device_types" in read:
         read["device_types"] = frozenset(read["device_types"])
+    if "device_ids" in read:
+        read["device_ids"] = frozenset(read["device_ids"])
     if "job_class" in read:
         read["job_class"] = JobClass(read["job_class"])
     return JobSpec(**read)
@@ -102,7 +107,18 @@ def reason_of(words: list[Any]) -> Reason:
 
 
 def plain_node(node: Node) -> list[Any]:
-    return [node.name, node.device_count, node.device_type, node.memory_bytes]
+    """What was added to nodes later is left out where it is not known."""
+    known = [node.name, node.device_count, node.device_type, node.memory_bytes]
+    later = [node.cpu_count, node.host, list(node.device_ids)]
+    return [*known, *later] if any(later) else known
+
+
+def node_of(fields: list[Any]) -> Node:
+    known, later = fields[:4], fields[4:]
+    if not later:
+        return Node(*known)
+    cpu_count, host, device_ids = later
+    return replace(Node(*known), cpu_count=cpu_count, host=host, device_ids=tuple(device_ids))
 
 
 def plain_seating(seating: Seating) -> list[Any]:
@@ -143,7 +159,7 @@ def _plain_field(value: Any) -> Any:
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "job": spec_of,
     "reason": reason_of,
-    "node": lambda fields: Node(*fields),
+    "node": node_of,
     "allocation": allocation_of,
     "seating": seating_of,
     "neighbours": tuple,

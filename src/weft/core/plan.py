@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from weft.core.bounds import cpus_left, cpus_on, host_of
 from weft.core.errors import PlanRejectedError
 from weft.core.reasons import Reason
 from weft.core.value import value
@@ -78,6 +79,42 @@ def check(plan: Plan, ledger: Ledger, now: float) -> None:
             free[node] = free.get(node, free_counts[node]) - count
             if free[node] < 0:
                 raise PlanRejectedError(f"{job.id} is granted more devices of {ledger.nodes[node].name} than are free")
+    if ledger.exceptions:
+        _check_ids(plan, ledger)
+        _check_cpus(plan, ledger)
+
+
+def _check_ids(plan: Plan, ledger: Ledger) -> None:
+    """Devices that are named by a job are free once all evictions are made, and named by no other."""
+    free = dict(enumerate(ledger.free_masks))
+    for eviction in plan.evictions:
+        for node, mask in ledger.jobs[eviction.job_id].allocation:
+            free[node] |= mask
+    for grant in plan.grants:
+        job = ledger.jobs[grant.job_id]
+        for node, _ in grant.placement if job.spec.device_ids else ():
+            mask = ledger.nodes[node].mask_of(job.spec.device_ids)
+            if not mask or mask & ~free[node]:
+                raise PlanRejectedError(f"{job.id} names devices of {ledger.nodes[node].name} that are not free")
+            free[node] &= ~mask
+
+
+def _check_cpus(plan: Plan, ledger: Ledger) -> None:
+    """Guests are not counted: they make way."""
+    left = cpus_left(ledger, with_guests=False)
+    leaving = [(ledger.jobs[each.job_id], ledger.jobs[each.job_id].allocation) for each in plan.evictions]
+    for job, allocation in leaving:
+        for node, mask in allocation:
+            host = host_of(ledger.nodes[node])
+            left[host] = left.get(host, 0) + cpus_on(job.spec, mask.bit_count())
+    known = {host_of(node) for node in ledger.nodes if node.cpu_count is not None}
+    for grant in plan.grants:
+        job = ledger.jobs[grant.job_id]
+        for node, count in grant.placement if job.spec.cpus else ():
+            host = host_of(ledger.nodes[node])
+            left[host] = left.get(host, 0) - cpus_on(job.spec, count)
+            if host in known and left[host] < 0:
+                raise PlanRejectedError(f"{job.id} is granted more CPU cores of {host} than are free")
 
 
 def _check_gang(job: Job, placement: Placement, ledger: Ledger) -> None:

@@ -13,12 +13,18 @@ class Code(StrEnum):
     PREEMPTED_FOR = "preempted-for"
     HELD = "held"
     COMES_AFTER = "comes-after"
+    DEPENDS = "depends"
+    BEGINS_AT = "begins-at"
     ARRAY_LIMIT = "array-limit"
     BACKING_OFF = "backing-off"
     ENDING = "ending"
     NEEDS_DEVICES = "needs-devices"
     NEEDS_BLOCK = "needs-block"
     NEEDS_TYPE = "needs-type"
+    NEEDS_CPUS = "needs-cpus"
+    NEEDS_IDS = "needs-ids"
+    NO_CPUS = "no-cpus"
+    NO_IDS = "no-ids"
     OUTRANKED = "outranked"
     BEHIND_HEAD = "behind-head"
     TENANT_LIMIT = "tenant-limit"
@@ -28,6 +34,7 @@ class Code(StrEnum):
     TAKES_TURNS = "takes-turns"
     SEAT_BLOCKED = "seat-blocked"
     SEAT_TAKEN = "seat-taken"
+    CPUS_TAKEN = "cpus-taken"
     NO_SHARING = "no-sharing"
     SEAT_OUTGROWN = "seat-outgrown"
     NOT_A_PEER = "not-a-peer"
@@ -66,12 +73,18 @@ TEMPLATES = {
     Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
     Code.HELD: "held by its owner",
     Code.COMES_AFTER: "starts once {0} has succeeded",
+    Code.DEPENDS: "starts once {0}",
+    Code.BEGINS_AT: "begins at {0:.2f} s",
     Code.ARRAY_LIMIT: "of its array, {0} may run at once",
     Code.BACKING_OFF: "attempt {0} {1}; the next begins {2} s after it",
     Code.ENDING: "{0}; its processes are being ended",
     Code.NEEDS_DEVICES: "needs {0} devices; free: {1}",
     Code.NEEDS_BLOCK: "needs {0} devices on {2}; the largest free block is {1}",
     Code.NEEDS_TYPE: "needs {0} devices of type {1}; the cluster has {2}",
+    Code.NEEDS_CPUS: "needs {0} CPU cores; free: {1}",
+    Code.NEEDS_IDS: "needs the devices {0}; in use: {1}",
+    Code.NO_CPUS: "needs {0} CPU cores; a node has at most {1}",
+    Code.NO_IDS: "needs the devices {0}, and no node has all of them",
     Code.OUTRANKED: "needs {0} devices; free: {1}, and jobs behind it hold only {2} that it may take",
     Code.BEHIND_HEAD: "waits its turn behind {0}, which needs {1} devices",
     Code.TENANT_LIMIT: "needs {2} devices; tenant {0} may hold {1} at once",
@@ -82,6 +95,7 @@ TEMPLATES = {
     Code.SEAT_BLOCKED: "its seat is on a device that somebody else uses",
     Code.NO_SHARING: "the policy lets nobody share devices",
     Code.SEAT_TAKEN: "its seat is needed by {0}, which was granted the device",
+    Code.CPUS_TAKEN: "the CPU cores it uses are needed by {0}, which was granted devices",
     Code.SEAT_OUTGROWN: "{0} was found to need more memory than its device has beside the others",
     Code.NOT_A_PEER: "{0}, which holds its device, goes before it and is to feel nobody beside it",
     Code.NEW_HOLDER: "{0} holds its device now, and nothing says that the two are good company",
@@ -122,4 +136,9 @@ class Reason:
     details: tuple[int | float | str, ...] = ()
 
     def __str__(self) -> str:
-        return TEMPLATES[self.code].format(*self.details).replace(" 1 devices", " 1 device")
+        return (
+            TEMPLATES[self.code]
+            .format(*self.details)
+            .replace(" 1 devices", " 1 device")
+            .replace(" 1 CPU cores", " 1 CPU core")
+        )

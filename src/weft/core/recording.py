@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Any
 
@@ -34,7 +35,7 @@ from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import LEAST_SPEED
 from weft.core.transitions import State
-from weft.core.values import check_spec
+from weft.core.values import EPSILON_S, check_spec
 
 
 def _submitted(ledger: Ledger, event: Submitted, now: float) -> None:
@@ -46,7 +47,23 @@ def _submitted(ledger: Ledger, event: Submitted, now: float) -> None:
     job = Job(spec, ledger.submitted, now, ledger.best_rate_hz(spec))
     ledger.jobs[spec.id] = job
     ledger.tenants.join(job.tenant)
+    if spec.cpus or spec.device_ids or spec.priority:
+        ledger.enter(spec)
+    if ledger.prioritised and spec.tenant in ledger.prioritised:
+        ledger.unordered.add(spec.tenant)
     ledger.changes.append((QUEUED, job))
+    if spec.begin_s is not None and spec.begin_s > now + EPSILON_S:
+        heappush(ledger.begins, (spec.begin_s, spec.id))
+        _held(ledger, Held(spec.id, Reason(Code.BEGINS_AT, (spec.begin_s,))), now)
+
+
+def begin_due(ledger: Ledger, now: float) -> None:
+    """The time has come for some of those that were not to start before it."""
+    while ledger.begins and ledger.begins[0][0] <= now + EPSILON_S:
+        begin_s, job_id = heappop(ledger.begins)
+        job = ledger.jobs.get(job_id)
+        if job is not None and job.spec.begin_s == begin_s:
+            _released(ledger, Released(job_id, Code.BEGINS_AT), now)
 
 
 def _ended(ledger: Ledger, event: Finished | Failed, now: float) -> None:

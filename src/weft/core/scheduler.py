@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from weft.core import sharing
 from weft.core.commands import Command, Preempt, Seat, Start, Tell, Unseat, WakeAt
 from weft.core.errors import IllegalEventError, InputError, WeftError
-from weft.core.events import Event, Failed, Finished, Lost, Woken
+from weft.core.events import Event, Failed, Finished, Held, Lost, Submitted, Woken
 from weft.core.job import Job
 from weft.core.ledger import Change, Ledger
-from weft.core.plan import Eviction, check
+from weft.core.plan import Eviction, Grant, check
 from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
-from weft.core.recording import RECORDERS
+from weft.core.recording import RECORDERS, begin_due
 from weft.core.sharing import Sharing, Withdrawal
 from weft.core.transitions import State
 from weft.core.values import Cluster
@@ -24,7 +24,8 @@ PRECEDENCE = tuple(Code)
 """Of several holds, the one that is told."""
 COMPLETIONS = (Finished, Failed, Lost)
 """Recorded before all other events of their instant."""
-
+COMING = (Submitted, Held)
+"""Many of them may come at once: ties are exchanged when the last of them has."""
 
 NOBODY = Sharing()
 
@@ -55,6 +56,10 @@ class Scheduler:
         A policy that fails has changed nothing; ask again.
         """
         ledger = self.ledger
+        if ledger.unordered:
+            ledger.reorder()
+        if ledger.begins:
+            begin_due(ledger, now)
         changes, ledger.changes = ledger.changes, []
         try:
             plan = self._policy.decide(View(ledger, changes, now))
@@ -65,7 +70,7 @@ class Scheduler:
         commands: list[Command] = []
         for eviction in plan.evictions:
             commands.append(ledger.evict(eviction, now))
-        for grant in plan.grants:
+        for grant in _named_first(plan.grants, ledger) if ledger.exceptions else plan.grants:
             commands.append(ledger.grant(grant, now))
         self._changes, self._plan_wakes_at = changes, plan.wake_at
         return [*ledger.take_stops(), *commands]
@@ -83,6 +88,8 @@ class Scheduler:
         commands += [ledger.seat(offer, now) for offer in proposed.offers]
         commands += [Tell(note.job_id, note.reason) for note in proposed.notes]
         wake_at = min(self._plan_wakes_at, proposed.wake_at)
+        if ledger.begins:
+            wake_at = min(wake_at, ledger.begins[0][0])
         if wake_at != self._wake_at:
             self._wake_at = wake_at
             commands.append(WakeAt(wake_at))
@@ -106,6 +113,8 @@ class Scheduler:
             events = sorted(events, key=lambda event: not isinstance(event, COMPLETIONS))  # stable
         illegal: WeftError | None = None
         for event in events:
+            if self.ledger.unordered and not isinstance(event, COMING):
+                self.ledger.reorder()
             if type(event) is Woken:
                 self._wake_at = math.inf  # the wish is fulfilled, even if it was too early
             try:
@@ -117,6 +126,8 @@ class Scheduler:
 
     def repeat(self, decided: Start | Preempt | Seat | Unseat, now: float) -> None:
         """Commit again what was decided at this instant, from the log."""
+        self.ledger.reorder()
+        begin_due(self.ledger, now)
         match decided:
             case Preempt():
                 self.ledger.evict(Eviction(decided.job_id, decided.reason), now)
@@ -173,3 +184,8 @@ class Scheduler:
         if job.state is State.HELD:
             return min(job.holds, key=lambda hold: PRECEDENCE.index(hold.code))
         return self._policy.explain(View(self.ledger, self.ledger.changes, now), job)
+
+
+def _named_first(grants: Sequence[Grant], ledger: Ledger) -> list[Grant]:
+    """Those of jobs that name their devices first: the others have any of what is left."""
+    return sorted(grants, key=lambda grant: not ledger.jobs[grant.job_id].spec.device_ids)

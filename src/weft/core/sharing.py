@@ -6,6 +6,7 @@ import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from weft.core.bounds import admits, cpus_left
 from weft.core.commands import Allocation, Seating
 from weft.core.errors import PlanRejectedError
 from weft.core.memory import needed_bytes
@@ -128,6 +129,18 @@ def check(sharing: Sharing, ledger: Ledger, now: float) -> None:
         if not fits(ledger, device, jobs):
             names = ", ".join(job.id for job, _ in jobs)
             raise PlanRejectedError(f"{names} do not fit on one device of {ledger.nodes[device[0]].name}")
+    if ledger.exceptions:
+        kept = within_bounds(ledger, sharing.offers, leaving)
+        if len(kept) < len(sharing.offers):
+            names = ", ".join(sorted({offer.job_id for offer in sharing.offers} - {offer.job_id for offer in kept}))
+            raise PlanRejectedError(f"{names}: seats without enough CPU cores, or on other devices than they name")
+
+
+def within_bounds(ledger: Ledger, offers: Sequence[Offer], leaving: Container[str]) -> list[Offer]:
+    """Those of the offers, in order, for which there are CPU cores enough, on devices that the jobs name if any."""
+    left = cpus_left(ledger, leaving=leaving)
+    seats = [(offer, ledger.jobs[offer.job_id].spec, offer.seating.allocation) for offer in offers]
+    return [offer for offer, spec, allocation in seats if admits(ledger, left, spec, allocation)]
 
 
 def seated_lane(job: Job) -> int:

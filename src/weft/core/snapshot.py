@@ -14,6 +14,7 @@ from weft.core.plain import (
     allocation_of,
     fact_of,
     finite,
+    node_of,
     plain,
     plain_node,
     plain_reason,
@@ -24,7 +25,7 @@ from weft.core.plain import (
     spec_of,
 )
 from weft.core.transitions import State
-from weft.core.values import Cluster, Node
+from weft.core.values import Cluster
 
 ENCODE = json.JSONEncoder().encode
 SETTLED = ("since_s", "first_wait_s", "best_rate_hz", "rate_hz", "settled_run_s", "settled_wait_s", "settled_steps")
@@ -78,7 +79,7 @@ class SnapshotTexts:
 
 def restored(taken: dict[str, Any]) -> Ledger:
     ledger = Ledger(Cluster(()))
-    ledger.restore_nodes([(Node(*node), here, blocked) for node, here, blocked in taken["nodes"]])
+    ledger.restore_nodes([(node_of(node), here, blocked) for node, here, blocked in taken["nodes"]])
     ledger.submitted = taken["submitted"]
     for tenant, (settled, since_s) in taken["tenants"].items():
         ledger.tenants.restore(tenant, settled, since_s)
@@ -104,7 +105,8 @@ def _around(ledger: Ledger) -> dict[str, Any]:
 
 def _has_only_waited(job: Job) -> bool:
     """Since it was submitted, so that nothing about it has changed."""
-    return job.is_waiting and not job.generation and job.since_s == job.arrival_s and job.measured is None
+    is_new = job.is_waiting and not job.generation and not job.is_reordered
+    return is_new and job.since_s == job.arrival_s and job.measured is None
 
 
 def _plain_job(job: Job) -> dict[str, Any]:
@@ -127,16 +129,20 @@ def _plain_job(job: Job) -> dict[str, Any]:
     changed = {name: value for name, value in fields.items() if value != AT_FIRST[name]}
     if job.since_s == job.arrival_s:
         del changed["since_s"]
+    if job.is_reordered:
+        changed["arrival_s"] = job.arrival_s
     return {"spec": plain_spec(job.spec), "tie": job.tie, **changed}
 
 
 def _job(given: dict[str, Any]) -> Job:
-    arrival_s, serial = given["tie"]
+    tie_s, serial = given["tie"]
+    arrival_s = given.get("arrival_s", tie_s)
     spec = spec_of(given["spec"])
     if len(given) == 2:
         return Job(spec, serial, arrival_s, 1.0)
     fields = {**AT_FIRST, "since_s": arrival_s, **given}
     job = Job(spec, serial, arrival_s, fields["best_rate_hz"])
+    job.tie, job.is_reordered = (tie_s, serial), "arrival_s" in given
     job.enter(State(fields["state"]))
     job.generation = fields["generation"]
     job.allocation = allocation_of(fields["allocation"])

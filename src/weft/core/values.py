@@ -47,6 +47,19 @@ class JobSpec:
     """Whether it may be moved to other devices for a gain; whoever needs its devices moves it all the same."""
     weight: float = 1.0
     """Where jobs take turns, its part of the time against that of others."""
+    priority: int = 0
+    """Among the jobs of its tenant those of a higher priority go first; between tenants it changes nothing."""
+    cpus: int = 0
+    """CPU cores that it needs, all tasks together, an equal part with each device; 0: it declares none."""
+    device_ids: frozenset[int] = frozenset()
+    """These devices of one node, all of them and no others; empty allows all."""
+    begin_s: float | None = None
+    """It does not start before this time."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether free devices of a type it allows are not enough for it."""
+        return bool(self.cpus or self.device_ids)
 
     def rate_hz(self, device_type: str) -> float:
         """Its steps per second on a type; 1 where nothing is known, so that a step is then a second."""
@@ -68,6 +81,13 @@ def check_spec(spec: JobSpec) -> None:
         raise InputError(f"{spec.id} has a weight of {spec.weight}", "a weight is above 0; 1 is everybody's")
     if spec.gang_size < 1:
         raise InputError(f"{spec.id} asks for a gang of {spec.gang_size}", "a gang has at least one task")
+    if spec.cpus < 0:
+        raise InputError(f"{spec.id} asks for {spec.cpus} CPU cores", "give 1 or more, or none to leave it open")
+    if spec.device_ids and (len(spec.device_ids) != spec.gang_size or min(spec.device_ids) < 0):
+        named = ", ".join(map(str, sorted(spec.device_ids)))
+        raise InputError(f"{spec.id}, a gang of {spec.gang_size}, names the devices {named}", "name one for each")
+    if spec.begin_s is not None and not math.isfinite(spec.begin_s):
+        raise InputError(f"{spec.id} begins at {spec.begin_s}", "a time to begin at is a number")
 
 
 @value
@@ -79,6 +99,18 @@ class Node:
     device_type: str = "any"
     memory_bytes: int | None = None
     """Of each device. Where nothing is known of it, nobody shares a device."""
+    cpu_count: int | None = None
+    """CPU cores of its host; None: not known, and not counted."""
+    host: str = ""
+    """The machine, where nodes are parts of one and share its CPU cores; empty: the node is a machine of its own."""
+    device_ids: tuple[int, ...] = ()
+    """What its devices are called by their owner, in order; empty: 0, 1, …"""
+
+    def mask_of(self, device_ids: frozenset[int]) -> int:
+        """The devices of these ids; 0 if one of them is not here."""
+        ids = self.device_ids or range(self.device_count)
+        mask = sum(1 << bit for bit, each in enumerate(ids) if each in device_ids)
+        return mask if mask.bit_count() == len(device_ids) else 0
 
 
 @value

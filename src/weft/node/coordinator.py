@@ -186,6 +186,7 @@ class Coordinator:
             "boot_id": self._ground.boot_id,
             "pid": os.getpid(),
             "devices": self._devices(),
+            "cpus": len(os.sched_getaffinity(0)),
             "attempts": [
                 {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
                 | ({"ended": True} if each.has_ended_unseen else {})

@@ -22,7 +22,9 @@ def checked_launch(asked: Any) -> dict[str, Any]:
         raise WeftError("its order is malformed")
     if not all(isinstance(text, str) for text in [folder, *words, *env, *env.values()]):
         raise WeftError("something in its command or environment is not a text")
-    numbers += [asked[name] for name in ("memory_bytes", "limit_bytes") if asked.get(name) is not None]
+    if not all(isinstance(asked.get(name) or "", str) for name in ("output", "name")):
+        raise WeftError("something in its order is not a text")
+    numbers += [asked[name] for name in ("memory_bytes", "limit_bytes", "cpus") if asked.get(name) is not None]
     numbers += list((asked.get("tty") or {}).values()) if isinstance(asked.get("tty") or {}, dict) else [-1]
     if not all(isinstance(number, int) and 0 <= number < ENDLESS for number in numbers) or asked["tasks"] > MOST_TASKS:
         raise WeftError("a number in its order makes no sense")

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import laning, launch, memory_end, shepherd
+from weft.node import laning, launch, memory_end, output, shepherd
 from weft.node.census import MARK
 from weft.node.control_page import ControlPage, create_page, open_control_page
 from weft.node.devices import Device
@@ -53,6 +53,7 @@ def task_environment(
         submitted = {name: text for name, text in submitted.items() if name not in SAID_BY_WEFT}
     env = launch.environment(submitted, page, home.checkpoints(record.job))
     env |= kind.environment(devices, submitted, is_strict=bool(record.launch.get("strict")))
+    env |= _threads(record.launch.get("cpus"), submitted, env)
     env |= laning.environment(page.parent, record, kind, devices)
     env |= {"WEFT_JOB_ID": record.job, "WEFT_ATTEMPT": str(record.attempt), MARK: mark_of(page.parent, record, rank)}
     if record.launch.get("array_index") is not None:
@@ -62,6 +63,21 @@ def task_environment(
         env |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
         env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(record.master_port)}
     return env
+
+
+def _threads(cpus: int | None, submitted: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """A job that declared CPU cores computes with so many threads, unless its owner or its device says fewer."""
+    if not cpus:
+        return {}
+    chosen = env.get("OMP_NUM_THREADS") or submitted.get("OMP_NUM_THREADS", "")
+    threads = min(cpus, int(chosen)) if chosen.isdecimal() and int(chosen) else cpus
+    return {"WEFT_CPUS_PER_TASK": str(cpus), "OMP_NUM_THREADS": str(threads)}
+
+
+def _errors(home: Home, record: Record, rank: int) -> str:
+    """With an output of its own, a job has both in that."""
+    is_split = record.launch.get("split") and not record.launch.get("output")
+    return str(home.log(record.job, rank, split=True)) if is_split else ""
 
 
 def cgroup_of(record: Record, rank: int) -> str:
@@ -84,8 +100,8 @@ def write_launch(home: Home, record: Record, rank: int, kind: Kind, devices: Seq
         "cgroup": cgroup_of(record, rank),
         "needs_cgroup": record.needs_cgroup,
         "oom_counters": memory_end.counters(cgroup_of(record, rank)),
-        "log": str(home.log(record.job, rank)),
-        "errors": str(home.log(record.job, rank, split=True)) if wanted.get("split") else "",
+        "log": output.prepared(home, record, rank) if wanted.get("output") else str(home.log(record.job, rank)),
+        "errors": _errors(home, record, rank),
         "stdin": bool(wanted.get("stdin")) and rank == 0,
         "tty": bool(wanted.get("tty")) and rank == 0,
         "socket": str(page.parent / f"{record.job}.{record.attempt}.{rank}.sock"),

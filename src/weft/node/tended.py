@@ -344,7 +344,7 @@ class Tended:
         master, self._master = self._master, None
         if master is None:
             return
-        loop, output = asyncio.get_running_loop(), tending.open_log(str(self._log))
+        loop, output = asyncio.get_running_loop(), tending.open_log(os.path.realpath(self._log))
 
         def copy() -> None:
             piece = b""

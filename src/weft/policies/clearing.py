@@ -45,6 +45,8 @@ class Clearing:
         """Nobody if one of them starts elsewhere at once, or if it is for a guest, to whom it matters where."""
         reason = Reason(Code.PREEMPTED_FOR, (grant.job_id,))
         preempted = [one.job_id for one in plan.evictions if one.reason == reason]
+        if any(self.view.jobs[each.job_id].spec.is_bound for each in plan.grants):
+            return []  # its place depends on who leaves
         if self.view.jobs[grant.job_id].seating or any(one.job_id in preempted for one in plan.grants):
             return []
         return [self.view.jobs[job_id] for job_id in preempted]

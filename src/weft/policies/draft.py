@@ -14,7 +14,7 @@ from weft.core.view import View
 from weft.policies.home import home_of, make_way_home
 from weft.policies.parting import Staying
 from weft.policies.reserving import Reservations
-from weft.policies.room import Room, make_way
+from weft.policies.room import Room, make_way, make_way_within
 from weft.policies.stages import Match, Place
 
 
@@ -75,7 +75,7 @@ class Draft:
         if job.id in self.running:
             self._keep(job)
         elif not (self._return_home(job) or self._start_on_free(job, kinds) or self._start_evicting(job, kinds)):
-            if self._reservations is not None:
+            if self._reservations is not None and not job.spec.device_ids:
                 self._reservations.reserve(job, kinds, self.room, self._behind, self._ahead)
             return False
         self.devices_of[job.tenant] += job.gang_size
@@ -98,8 +98,13 @@ class Draft:
         """An evicted job whose devices were not needed after all has not been evicted."""
         if job.id not in self._evicted or not self.room.holds(self._evicted[job.id][0].placement):
             return False
+        bounds = self.room.bounds
+        if bounds is not None and not bounds.has_kept(job):
+            return False
         standing, _ = self._evicted.pop(job.id)
         self.room.take(standing.placement)
+        if bounds is not None:
+            bounds.keep(job)
         self.running.add(job.id)
         return True
 
@@ -110,7 +115,7 @@ class Draft:
             return True
         for kind in kinds:
             if self.room.total.get(kind, 0) >= job.gang_size:
-                placement = place.choose(job.spec, self.room.groups[kind], self.room.free)
+                placement = place.choose(job.spec, self.room.groups[kind], self.room.free_for(job.spec))
                 if placement is not None:
                     self._give_free(job, placement)
                     return True
@@ -128,14 +133,17 @@ class Draft:
             free = self.room.total.get(kind, 0)
             if self._evictable_total.get(kind, 0) == 0 or free + self._evictable_total[kind] < job.gang_size:
                 continue
-            way = make_way(place, job.spec, self.room.groups[kind], self.room.free, self._behind(kind))
+            if job.spec.is_bound:
+                way = make_way_within(place, job.spec, self.room.groups[kind], self.room, self._behind(kind))
+            else:
+                way = make_way(place, job.spec, self.room.groups[kind], self.room.free, self._behind(kind))
             if way is not None:
                 self._take_from(job, *way)
                 return True
         return False
 
     def _home_of(self, job: Job, kinds: Sequence[str]) -> Placement | None:
-        wants_home = self._returns_home or job.seating
+        wants_home = (self._returns_home or job.seating) and not job.spec.is_bound
         home = home_of(job, self.room, kinds, self._place) if wants_home else None
         return None if home is None or self._is_kept(job, home) else home
 
@@ -161,7 +169,7 @@ class Draft:
 
     def _give_free(self, job: Job, placement: Placement) -> None:
         """Unless it is a guest that goes on where it sits: then it is seen to, and the next in line may have them."""
-        if job.seating is not None and self._staying.declines(job, placement):
+        if job.seating is not None and not job.spec.is_bound and self._staying.declines(job, placement):
             home = self._staying.free_home(job, self.room)
             if home is None or self._is_kept(job, home):
                 return
@@ -170,7 +178,7 @@ class Draft:
         self._grant(job, placement, Reason(Code.FITS, (job.gang_size, free)))
 
     def _take_from(self, job: Job, placement: Placement, leaving: Sequence[Standing]) -> None:
-        if job.seating is not None and self._staying.keeps(job):
+        if job.seating is not None and not job.spec.is_bound and self._staying.keeps(job):
             home = self._staying.at_home(job, self.room, self._evictable.values())
             if home is None or self._is_kept(job, home[0]):
                 return  # it goes on as a guest
@@ -182,11 +190,15 @@ class Draft:
     def _evict(self, standing: Standing, winner: Job) -> None:
         self._keep(standing.job)
         self.room.give(standing.placement)
+        if self.room.bounds is not None:
+            self.room.bounds.give(standing.job)
         self.running.remove(standing.job.id)
         self._evicted[standing.job.id] = (standing, Reason(Code.PREEMPTED_FOR, (winner.id,)))
 
     def _grant(self, job: Job, placement: Placement, reason: Reason) -> None:
         self.room.take(placement)
+        if self.room.bounds is not None:
+            self.room.bounds.take(job, placement)
         self.running.add(job.id)
         self.started[job.id] = self.room.kind_of(placement)
         self._grants.append(Grant(job.id, placement, reason))

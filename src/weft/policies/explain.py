@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
+from weft.policies.bounds import refusal as bound_refusal
 from weft.policies.bypass import Bypass
 from weft.policies.draft import is_protected, placement_of
 from weft.policies.reserving import Reservations
@@ -50,7 +51,9 @@ def explain(
     refusal = place.refusal(job.spec, room.groups[able[0]], room.free)
     free = room.total[able[0]]
     taken = _reach_behind(view, job, order, room, able[0]) if order.preempts else 0
-    fitting = [kind for kind in able if place.choose(job.spec, room.groups[kind], room.free) is not None]
+    fitting = [kind for kind in able if place.choose(job.spec, room.groups[kind], room.free_for(job.spec)) is not None]
+    if job.spec.is_bound and not fitting:
+        return bound_refusal(view, job, place, room.groups[able[0]], room.free) or refusal
     if fitting:
         kept_for = reservations.in_the_way_of(job, fitting, room) if reservations is not None else None
         return Reason(Code.NEXT_DECISION) if kept_for is None else Reason(Code.KEPT_FOR, (kept_for.id,))

@@ -10,7 +10,8 @@ behind it) only become fewer. So
 Where devices are kept for a gang, that holds for jobs that stand alike to what is kept, and so does their shape.
 
 It also relies on keys that end with the job's tie, on jobs that block standing before all that do not, on a match
-that depends on nothing but descriptions; `Policy` takes the plain planner where one of these does not hold.
+that depends on nothing but descriptions; `Policy` takes the plain planner where one of these does not hold. While jobs
+are live that are bound to devices or CPU cores, or have a priority, the plain planner decides here as well.
 
 A decision is therefore a walk over few candidates: the newcomers, and of each shape the first waiting job behind
 the place where devices became available. It makes the very plan that `scratch` makes; a test holds it to that.
@@ -28,12 +29,14 @@ from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
+from weft.policies.admit.everyone import Everyone
 from weft.policies.home import home_of, make_way_home
 from weft.policies.line import FRONT, Entry, Line, Shape, earlier
 from weft.policies.parting import Staying
 from weft.policies.positions import LinePositions, positions
 from weft.policies.reserving import Reservations
 from weft.policies.room import make_way
+from weft.policies.scratch import ScratchPlanner
 from weft.policies.stages import Key, KeyedOrder, Match, Place
 
 PROGRESSED = Change.PROGRESSED
@@ -50,11 +53,15 @@ class IncrementalPlanner:
         self._match = match
         self._place = place
         self._line: Line | None = None
-        self.reservations = Reservations(order, place)
-        self.staying = Staying()
+        self._scan = ScratchPlanner(Everyone(), order, match, place)
+        self.reservations = self._scan.reservations or Reservations(order, place)
+        self.staying = self._scan.staying
 
     def decide(self, view: View) -> Plan:
         freed: Key | None
+        if view.ledger.exceptions:  # jobs that neither shapes nor keys describe
+            self._line = None
+            return self._scan.decide(view)
         if self._order.learn(view) or self._line is None or self._line.version != view.version:
             self._line = Line(view, self._order, self._match, self._place)
             self._line.settle(view.now, [])

@@ -179,7 +179,7 @@ class Migration:
     def _may_gain(self, view: View, job: Job, where: Sequence[tuple[int, int]]) -> bool:
         """Whether there are places where it would be better off than there, be they free or not."""
         spec, here = job.spec, view.nodes[where[0][0]].device_type
-        if not spec.may_migrate:
+        if not spec.may_migrate or spec.is_bound:
             return False
         if _suffers_spread(job) and len(where) > self._groups[here].fewest(job.gang_size):
             return True
@@ -304,7 +304,7 @@ class Migration:
 
 
 def may_move(view: View, job: Job) -> bool:
-    if not job.spec.may_migrate:
+    if not job.spec.may_migrate or job.spec.is_bound:
         return False
     return not view.guests or view.guests.keys().isdisjoint(devices_of(job.allocation))
 
@@ -328,6 +328,6 @@ def _suffers_spread(job: Job) -> bool:
 
 def _waits_for_block(gang: Job, most_free: Mapping[str, int]) -> bool:
     """Whether it would be better off on one node, and none has room; one that has room waits for something else."""
-    if not _suffers_spread(gang):
+    if not _suffers_spread(gang) or gang.spec.is_bound:
         return False
     return all(free < gang.gang_size or not gang.spec.allows(kind) for kind, free in most_free.items())

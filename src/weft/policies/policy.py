@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from weft.core.job import Job
 from weft.core.plan import Plan
 from weft.core.reasons import Reason
-from weft.core.sharing import Sharing
+from weft.core.sharing import Sharing, within_bounds
 from weft.core.view import View
 from weft.policies.admit.everyone import Everyone
 from weft.policies.bypass import Bypass
@@ -22,6 +22,7 @@ from weft.policies.order.rotation import Rotation
 from weft.policies.parting import Staying
 from weft.policies.place.compact import Compact
 from weft.policies.positions import LinePositions
+from weft.policies.priority import by_priority
 from weft.policies.reserving import Reservations
 from weft.policies.scratch import ScratchPlanner
 from weft.policies.servers import ServerPlanner
@@ -103,6 +104,9 @@ class Policy:
     def _seat(self, view: View) -> Sharing:
         assert self.share is not None
         sharing = self.share.seat(view)
+        if view.ledger.exceptions and sharing.offers:
+            leaving = {each.job_id for each in sharing.withdrawals}
+            sharing = replace(sharing, offers=within_bounds(view.ledger, sharing.offers, leaving))
         gains = self.migration.gains(view) if self.migration else ()
         told = self.order.notes() if isinstance(self.order, KeyedOrder) else ()
         return replace(sharing, notes=[*sharing.notes, *gains, *told]) if gains or told else sharing
@@ -157,7 +161,8 @@ class Policy:
     def waiting_line(self, view: View) -> list[Job]:
         """The waiting jobs, first the one that goes first."""
         waiting = [job for job in view.jobs.values() if job.is_waiting]
-        return sorted(waiting, key=lambda job: self.order.rank(view, job))
+        line = sorted(waiting, key=lambda job: self.order.rank(view, job))
+        return by_priority(line, lambda job: self.order.rank(view, job)) if view.ledger.exceptions else line
 
     def positions(self, view: View) -> LinePositions | None:
         """The same for few of them, without looking at all; None if only `waiting_line` can tell."""

@@ -95,7 +95,7 @@ class Reservations:
     def in_the_way_of(self, job: Job, kinds: Sequence[str], room: Room) -> Job | None:
         """The gang for which is kept what the job would need; None if it could start all the same."""
         place = self.place_for(job)
-        if any(place.choose(job.spec, room.groups[kind], room.free) is not None for kind in kinds):
+        if any(place.choose(job.spec, room.groups[kind], room.free_for(job.spec)) is not None for kind in kinds):
             return None
         return next((kept.job for kept in self.kept.values() if room.kind_of(kept.placement) in kinds), None)
 

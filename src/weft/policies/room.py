@@ -9,6 +9,7 @@ from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.values import JobSpec
 from weft.core.view import View
+from weft.policies.bounds import Bounds
 from weft.policies.group import NodeGroup
 from weft.policies.stages import Place
 
@@ -16,7 +17,7 @@ from weft.policies.stages import Place
 class Room:
     """Free devices by node, and their sum by type."""
 
-    __slots__ = ("_empty", "_kind", "free", "groups", "total")
+    __slots__ = ("_empty", "_kind", "_unbound", "bounds", "free", "groups", "total")
 
     def __init__(self, view: View) -> None:
         self.free = list(view.free_counts)
@@ -29,6 +30,13 @@ class Room:
         self._empty = [size - blocked.bit_count() for size, blocked in zip(sizes, view.blocked_masks, strict=True)]
         self.groups = {kind: NodeGroup(nodes, sizes) for kind, nodes in present.items()}
         self.total = {kind: sum(self.free[node] for node in nodes) for kind, nodes in present.items()}
+        self.bounds = Bounds(view) if view.ledger.exceptions else None
+        """What bounds some jobs besides; None if no live job is bound."""
+        self._unbound = Bounds(view, if_empty=True) if view.ledger.exceptions else None
+
+    def free_for(self, spec: JobSpec) -> Sequence[int]:
+        """How many free devices of each node a job could have."""
+        return self.free if self.bounds is None or not spec.is_bound else self.bounds.limited(spec, self.free)
 
     def kind_of(self, placement: Placement) -> str:
         return self._kind[placement[0][0]]
@@ -48,7 +56,10 @@ class Room:
 
     def could_hold(self, place: Place, spec: JobSpec, kinds: Sequence[str]) -> bool:
         """Whether a job fits if nobody else holds anything, on the devices that are there and not somebody else's."""
-        return any(place.choose(spec, self.groups[kind], self._empty) is not None for kind in kinds)
+        empty: Sequence[int] = self._empty
+        if self._unbound is not None and spec.is_bound:
+            empty = self._unbound.limited(spec, empty)
+        return any(place.choose(spec, self.groups[kind], empty) is not None for kind in kinds)
 
 
 class Placed(Protocol):
@@ -128,3 +139,32 @@ def _fewest_leaving(
         else:
             high, placement = middle, closer
     return None if placement is None else (placement, high)
+
+
+def make_way_within(
+    place: Place, spec: JobSpec, group: NodeGroup, room: Room, behind: Sequence[P]
+) -> tuple[Placement, list[P]] | None:
+    """The same for a job that is bound: those leave whose devices and CPU cores it needs, and nobody besides."""
+    bounds = room.bounds
+    assert bounds is not None
+
+    def without(leaving: Sequence[P]) -> Placement | None:
+        freed = list(room.free)
+        for one in leaving:
+            for node, count in one.placement:
+                freed[node] += count
+        return place.choose(spec, group, bounds.without([one.job for one in leaving]).limited(spec, freed))
+
+    low, high = 1, len(behind)
+    if not behind or without(behind) is None:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if without(behind[len(behind) - middle :]) is not None else (middle + 1, high)
+    leaving = list(behind[len(behind) - high :])
+    for one in list(leaving):
+        others = [other for other in leaving if other is not one]
+        if without(others) is not None:
+            leaving = others
+    placement = without(leaving)
+    return None if placement is None else (placement, leaving)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterator, Sequence
 from typing import ClassVar
 
 from weft.core.job import Job
@@ -12,8 +12,11 @@ from weft.core.view import View
 from weft.policies.bypass import Bypass
 from weft.policies.draft import Draft, protection_ends_at
 from weft.policies.parting import Staying
+from weft.policies.priority import Turns, by_priority
 from weft.policies.reserving import Reservations
 from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place
+
+Pairs = Iterator[tuple[Job, Sequence[str]]]
 
 
 class ScratchPlanner:
@@ -39,7 +42,9 @@ class ScratchPlanner:
         reserved = self.reservations if getattr(order, "may_reserve", False) else None
         if reserved is not None:
             reserved.begin(view.version)
-        behind = order.eviction_line(view) if order.preempts else ()
+        behind = order.eviction_line(view) if order.preempts else []
+        if view.ledger.exceptions:
+            behind = by_priority(behind, lambda job: order.rank(view, job))
         draft = Draft(view, self._match, self._place, behind, returns_home, reserved, self.staying)
         if self._serve_overdue(view, draft):
             for admitted in self._admit.rounds(view):
@@ -66,11 +71,36 @@ class ScratchPlanner:
         )
 
     def _fill(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> None:
-        for job, kinds in self._match.pairs(view, draft, self._order.line(view, draft, admitted)):
+        line = self._order.line(view, draft, admitted)
+        pairs = self._match.pairs(view, draft, line)
+        if view.ledger.exceptions and not getattr(self._order, "heeds_priorities", False):
+            pairs = self._by_priority(
+                view, draft, line if isinstance(line, list) else self._in_line(view, draft), pairs
+            )
+        for job, kinds in pairs:
             if not draft.consider(job, kinds) and self._order.blocks(job, view.now) and draft.could_hold(job):
                 return
             if draft.is_full:
                 return
+
+    def _in_line(self, view: View, draft: Draft) -> list[Job]:
+        """Of a line that is made while it is read: who may be in it."""
+        waits_or_stands = (
+            job for job in view.jobs.values() if job.is_waiting or (self._order.preempts and job.is_running)
+        )
+        return [job for job in waits_or_stands if job.id not in draft.started]
+
+    def _by_priority(self, view: View, draft: Draft, in_line: Sequence[Job], pairs: Pairs) -> Pairs:
+        """With the turns of each tenant given to its jobs by their priorities, on types that they may use."""
+        present = tuple(draft.room.groups)
+        turns = Turns(in_line, lambda job: self._order.rank(view, job))
+        for job, kinds in pairs:
+            one = turns.of(job)
+            if one is not job:
+                usable = self._match.types(one.spec, present)
+                matched = [] if self._match.is_static else [kind for kind in kinds if kind in usable]
+                kinds = matched or usable
+            yield one, kinds
 
     def _wake_at(self, view: View, running: Collection[str], started: Container[str], jobs_waiting: int) -> float:
         return min(

@@ -37,6 +37,8 @@ class Order(Protocol):
     """The same in a few words, for whoever asks why a job waits."""
     preempts: bool
     """Whether running jobs stand in the line too and lose their devices to those before them."""
+    heeds_priorities: bool
+    """Whether the line has a tenant's jobs by priority already; if not, `priority` sees to that."""
 
     def prepare(self, view: View) -> None:
         """Take note of what has changed. Called once for each decision, before everything else."""
@@ -83,6 +85,7 @@ class KeyedOrder:
 
     rule = "by a key of its own"
     preempts = False
+    heeds_priorities = False
     drifts = False
     """Whether keys of running jobs move with time, so that they must be ranked anew at each decision."""
     may_block = False

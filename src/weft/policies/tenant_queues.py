@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.transitions import State
 from weft.core.view import View
+
+Tie = tuple[float, int]
 
 
 class TenantQueues:
@@ -42,3 +44,11 @@ class TenantQueues:
         queue.pop(job.id, None)  # one that is over after being held has left before
         if not queue and job.tenant in self.by_tenant:
             del self.by_tenant[job.tenant]
+
+
+def in_turn(queue: Iterable[Job], view: View) -> Iterator[tuple[Tie, Job]]:
+    """A tenant's turns: each has the place of one of its jobs by arrival, and is had by one of them by priority."""
+    if not view.ledger.exceptions:
+        return ((job.tie, job) for job in queue)
+    jobs = list(queue)
+    return zip((job.tie for job in jobs), sorted(jobs, key=lambda job: -job.spec.priority), strict=True)

@@ -13,7 +13,7 @@ from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.order.lines import LineOrder
 from weft.policies.stages import Key
-from weft.policies.tenant_queues import TenantQueues
+from weft.policies.tenant_queues import TenantQueues, in_turn
 
 
 @dataclass
@@ -26,6 +26,7 @@ class CapacityQueues(LineOrder):
     queues: TenantQueues = field(default_factory=TenantQueues, init=False, repr=False)
 
     rule = "the tenant that holds the fewest devices goes first, its oldest job first"
+    heeds_priorities = True
 
     def __post_init__(self) -> None:
         if not 0 < self.max_share <= 1:
@@ -35,12 +36,12 @@ class CapacityQueues(LineOrder):
         self.queues.update(view)
 
     def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
-        heads = {tenant: _waiting(queue) for tenant, queue in self.queues.by_tenant.items()}
+        heads = {tenant: in_turn(_waiting(queue), view) for tenant, queue in self.queues.by_tenant.items()}
         limit = self._limit(view)
         heap = [
-            (view.tenants.devices_held(tenant), job.tie, job)
+            (view.tenants.devices_held(tenant), *turn)
             for tenant, queue in heads.items()
-            if (job := next(queue, None)) is not None
+            if (turn := next(queue, None)) is not None
         ]
         heapify(heap)
         while heap:
@@ -53,14 +54,15 @@ class CapacityQueues(LineOrder):
             if successor is None:
                 heappop(heap)
             else:
-                heapreplace(heap, (used + job.gang_size * has_started, successor.tie, successor))
+                heapreplace(heap, (used + job.gang_size * has_started, *successor))
 
     def rank(self, view: View, job: Job) -> Key:
         return (view.tenants.devices_held(job.tenant), job.tie)
 
     def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
         queue = _waiting({other.id: other for other in view.jobs.values() if other.tenant == job.tenant})
-        head = next((other for other in queue if other is job or could_hold(other)), job)
+        turns = (other for _, other in in_turn(queue, view))
+        head = next((other for other in turns if other is job or could_hold(other)), job)
         if head is not job:
             return Reason(Code.BEHIND_HEAD, (head.id, head.gang_size))
         limit = self._limit(view)

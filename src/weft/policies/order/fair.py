@@ -13,7 +13,7 @@ from weft.core.view import View
 from weft.policies.draft import Draft
 from weft.policies.order.lines import LineOrder
 from weft.policies.stages import Key
-from weft.policies.tenant_queues import TenantQueues
+from weft.policies.tenant_queues import TenantQueues, Tie, in_turn
 from weft.policies.types import devices_by_type, type_of
 
 
@@ -33,6 +33,7 @@ class FairTenants(LineOrder):
 
     rule = "the tenant that has had the least device-time goes first"
     preempts = True
+    heeds_priorities = True
 
     def __post_init__(self) -> None:
         if not self.quantum_s > 0:
@@ -66,11 +67,11 @@ class FairTenants(LineOrder):
     def _pick(self, view: View) -> list[Job]:
         """Jobs in the order they are picked, until the devices, as far as counts tell, are gone."""
         left = devices_by_type(view)
-        queues = {tenant: iter(queue.values()) for tenant, queue in self.queues.by_tenant.items()}
+        queues = {tenant: in_turn(queue.values(), view) for tenant, queue in self.queues.by_tenant.items()}
         heap = [
-            (view.tenants.attained(tenant, view.now), job.tie, job)
+            (view.tenants.attained(tenant, view.now), *turn)
             for tenant, queue in queues.items()
-            if (job := _next_fitting(queue, left)) is not None
+            if (turn := _next_fitting(queue, left)) is not None
         ]
         heapify(heap)
         picks = []
@@ -85,7 +86,7 @@ class FairTenants(LineOrder):
             if successor is None:
                 heappop(heap)
             else:
-                heapreplace(heap, (attained, successor.tie, successor))
+                heapreplace(heap, (attained, *successor))
         return picks
 
 
@@ -93,6 +94,6 @@ def _kind_for(job: Job, left: dict[str, int]) -> str | None:
     return next((kind for kind, count in left.items() if count >= job.gang_size and job.spec.allows(kind)), None)
 
 
-def _next_fitting(queue: Iterator[Job], left: dict[str, int]) -> Job | None:
+def _next_fitting(queue: Iterator[tuple[Tie, Job]], left: dict[str, int]) -> tuple[Tie, Job] | None:
     most = max(left.values(), default=0)
-    return next((job for job in queue if job.gang_size <= most), None) if most else None
+    return next((turn for turn in queue if turn[1].gang_size <= most), None) if most else None

@@ -16,6 +16,7 @@ class LineOrder:
 
     rule = "by a line of its own"
     preempts = False
+    heeds_priorities = False
 
     def prepare(self, view: View) -> None:
         """Nothing to remember."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 
@@ -73,10 +73,13 @@ class Line:
         self._places = [place for place in places if len(place.members) < most_members]
         self._places.sort(key=_fewest)
 
-    def place_for(self, job: Job, memory: Memory) -> tuple[Place, int] | None:
-        """The first with a lane for it, and the lane."""
+    def place_for(
+        self, job: Job, memory: Memory, suits: Callable[[Device], bool] | None = None
+    ) -> tuple[Place, int] | None:
+        """The first with a lane for it, and the lane; of the devices that suit, if not all do."""
         for place in self._places:
-            lane = place.room.choose_lane(memory, self._most_lanes) if job.spec.allows(place.device_type) else None
+            is_allowed = job.spec.allows(place.device_type) and (suits is None or suits(place.device))
+            lane = place.room.choose_lane(memory, self._most_lanes) if is_allowed else None
             if lane is not None:
                 return place, lane
         return None

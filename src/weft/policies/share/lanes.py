@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from weft.core.bounds import admits, cpus_left
 from weft.core.commands import Seating
 from weft.core.errors import InputError
 from weft.core.job import Job
@@ -101,12 +102,13 @@ class Lanes:
             memory = job.memory if _may_sit(job) else None
             if memory is None:
                 continue
+            is_bound = job.spec.is_bound
             kind = (job.spec.device_types, memory.ephemeral_bytes)
             if memory.persistent_bytes >= too_large.get(kind, math.inf):
                 continue  # as others come there is less room, never more: see Room
-            found = line.place_for(job, memory)
+            found = line.place_for(job, memory, _suiting(view, job) if is_bound else None)
             if found is None:
-                too_large[kind] = memory.persistent_bytes
+                too_large |= {} if is_bound else {kind: memory.persistent_bytes}
                 continue
             place, lane = found
             offers.append(self._offer(view, job, place.device, lane, place.members))
@@ -135,6 +137,16 @@ class Lanes:
             speed=1.0 / (len(beside) + 1),
         )
         return Offer(job.id, seating, Reason(code, (lane, named)))
+
+
+def _suiting(view: View, job: Job) -> Callable[[Device], bool]:
+    """The devices where a job that is bound could sit."""
+
+    def suits(device: Device) -> bool:
+        node, at = device
+        return admits(view.ledger, cpus_left(view.ledger), job.spec, ((node, 1 << at),))
+
+    return suits
 
 
 def _may_sit(job: Job) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from weft.core.bounds import admits, cpus_left
 from weft.core.commands import Allocation
 from weft.core.job import Job
 from weft.core.ledger import Change
@@ -46,7 +47,9 @@ class Spot:
             return False
         if job.spec.skew and len(self.allocation) > 1 and (self.holder.spec.skew or 0.0) < job.spec.skew:
             return False  # it may be spread because its holder does not mind
-        return job.spec.allows(view.nodes[self.allocation[0][0]].device_type)
+        if not job.spec.allows(view.nodes[self.allocation[0][0]].device_type):
+            return False
+        return not job.spec.is_bound or admits(view.ledger, cpus_left(view.ledger), job.spec, self.allocation)
 
     def has_room_for(self, view: View, job: Job) -> bool:
         """Whether a gang of that size could sit on exactly these devices, by type and memory."""
