@@ -6,6 +6,9 @@ gets others only by a migration, which is told as one and must pay for itself.
 
 Between decisions the planner remembers which jobs belong to which server, and from when on a quantum may end there. A
 decision looks only at servers where something has changed or is due; with `looks_at_all`, at all of them.
+
+While jobs are live that are bound to devices or CPU cores, or have a priority, the plain planner decides: then turns
+are taken across servers, and a job goes on where it was only if it can.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
+from weft.policies.admit.everyone import Everyone
 from weft.policies.draft import protection_ends_at
 from weft.policies.order.rotation import Rotation
-from weft.policies.parting import Staying
+from weft.policies.scratch import ScratchPlanner
 from weft.policies.slicing import Slicing
 from weft.policies.stages import Match, Place, later
 
@@ -34,7 +38,8 @@ class ServerPlanner:
     may_place_anew: ClassVar[bool] = False
 
     def __init__(self, order: Rotation, match: Match, place: Place, looks_at_all: bool = False) -> None:
-        self.staying = Staying()
+        self._scan = ScratchPlanner(Everyone(), order, match, place)
+        self.staying = self._scan.staying
         self._order = order
         self._match = match
         self._place = place
@@ -43,6 +48,9 @@ class ServerPlanner:
         self._quanta_s = order.quanta_s
 
     def decide(self, view: View) -> Plan:
+        if view.ledger.exceptions:  # jobs that counts of devices and keys do not describe
+            self.forget()
+            return self._scan.decide(view)
         order, servers = self._order, self._servers
         has_learnt = order.learn(view)
         quanta_s, self._quanta_s = self._quanta_s, order.quanta_s
