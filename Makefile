@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-live results clean
+.PHONY: help demo test check bench bench-live results figures clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench-live: $(READY)  ## The same for sharing devices live, with real PyTorch jo
 
 results: $(READY)  ## Simulate all policies on the public traces and write docs/results.md (TRACES=../shared/traces)
 	$(BIN)/python bench/results
+
+figures: $(READY)  ## Put what bench, bench-live and results wrote into docs/figures into the README
+	$(BIN)/python bench/readme.py
 
 clean:  ## Remove what the other verbs made
 	rm -rf $(VENV) out src/weft/runtime/libweft.so .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import weft
-from figures import Figure, show
+from figures import SHOWN, Figure, show, write
 from inference import inference
 from live import weft_here
 from live_policies import policies_compared, startups
@@ -227,6 +227,7 @@ def main() -> int:
     took_s = time.monotonic() - begun_s
     if not wanted:
         met.append(show("In all", [Figure("all of this", f"{took_s:.0f} s", "< 900 s", took_s < 900)]))
+    print(f"\nwrote {write('make bench-live', SHOWN)}; make figures puts them into the README")
     print("\nAll goals met." if all(met) else "\nSome goals were missed: see above.")
     return 0
 

@@ -15,7 +15,7 @@ import sharing
 import stepping
 import synthetic
 import throughput
-from figures import show
+from figures import SHOWN, show, write
 
 
 def main() -> int:
@@ -69,6 +69,7 @@ PARTS = {"sharing": _sharing, "queue": _queue, "throughput": _throughput}
 
 
 def _judged(all_met: bool) -> int:
+    print(f"\nwrote {write('make bench', SHOWN)}; make figures puts them into the README")
     print("\nAll goals met." if all_met else "\nSome goals were missed: see above.")
     return 0
 

@@ -8,40 +8,41 @@ import papers_allox
 import papers_cluster
 import papers_salus
 import published
-from tables import Outcomes, Scale, Section
+from tables import Outcomes, Scale, Section, over_seeds
 
 NAMES = ("philly", "helios", "pai", "generated", "guaranteed", "T1", "T4", "X1", "X3", "G6", "A4", "L1")
 
 HEAD = """# Results
 
 Every number on this page comes from a simulation; only the papers' figures and the goals are typed in. To make it
-again, with the published traces in a folder (two processes; what is done already is remembered in `out/results`):
+again, with the published traces in a folder (two processes; what is done already is remembered in a cache folder):
 
     TRACES=../shared/traces python bench/results
 
 One section alone is printed by `python bench/results --section NAME`; the command is under each title.
 
-All policies have their defaults, with one exception: on the month-long traces gandiva's quantum is two hours
-(`gandiva:quantum_s=7200:quantum_steps=7200`), because a minute means tens of millions of switches. On the other
-half of each trace, and on generated ones, those that did best stand for all. Policies with † are clairvoyant: they
-know each job's duration, which nobody does. On these traces salus is backfill: nobody's memory is known before it has
-run. Completion time is from arrival to end; *devices held* are device-seconds held over all there were in the makespan,
-without guests; ρ is completion time over the time alone; a step is a second where a trace tells no steps.
+What is drawn by chance is drawn with five seeds: of such tables each number is the median, with the least and the
+largest in brackets. Published traces are not drawn; what they do not tell of a job (its utilisation, memory and skew)
+is drawn with seed 0. All policies have their defaults. On the other half of each trace, and on generated ones, those
+that did best stand for all. Policies with † are clairvoyant: they know each job's duration, which nobody does. On
+these traces salus is backfill: nobody's memory is known before it has run. Completion time is from arrival to end;
+*devices held* are device-seconds held over all there were in the makespan, without guests; ρ is completion time over
+the time alone; a step is a second where a trace tells no steps.
 """
 
 
 def sections(scale: Scale) -> list[Section]:
     return [
         *(published.trace_section(name, scale) for name in published.CLUSTERS),
-        published.generated_section(scale),
+        over_seeds(published.generated_section, scale),
         published.guaranteed_section(scale),
-        papers_cluster.tiresias_testbed(scale),
+        over_seeds(papers_cluster.tiresias_testbed, scale),
         papers_cluster.tiresias_trace(scale),
         papers_allox.examples(scale),
-        papers_allox.simulations(scale),
-        papers_cluster.gandiva(scale),
-        papers_cluster.antman(scale),
-        papers_salus.section(scale),
+        over_seeds(papers_allox.simulations, scale),
+        over_seeds(papers_cluster.gandiva, scale),
+        over_seeds(papers_cluster.antman, scale),
+        over_seeds(papers_salus.section, scale),
     ]
 
 

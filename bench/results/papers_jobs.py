@@ -1,4 +1,4 @@
-"""The papers' own workloads, as far as their text describes them. What it leaves open is drawn by a fixed seed."""
+"""The papers' own workloads, as far as their text describes them. What it leaves open is drawn by a seed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ BINS = (  # share, gang sizes, shortest and longest in seconds: T3's, of 2 min t
 )
 
 
-def tiresias(jobs: str) -> Trace:
+def tiresias(jobs: str, seed: str) -> Trace:
     """T1: Poisson arrivals, 30 s apart on the average; ten CNNs."""
-    chance, arrival_s, made = Random(1), 0.0, []
+    chance, arrival_s, made = Random(int(seed)), 0.0, []
     for i in range(int(jobs)):
         _, gangs, low_s, high_s = chance.choices(BINS, [each[0] for each in BINS])[0]
         duration_s = math.exp(chance.uniform(math.log(low_s), math.log(high_s)))
@@ -48,15 +48,15 @@ LONGEST_S = 4 * 3600.0
 """A job of the production-like traces is cut here: else one job's days would be the makespan."""
 
 
-def production(jobs: str, load: str, devices: str) -> Trace:
+def production(jobs: str, load: str, devices: str, seed: str) -> Trace:
     """G6: gangs, durations and arrivals like Philly's, cut at four hours."""
-    return Trace.of(_production(int(jobs), float(load), int(devices)), "G6")
+    return Trace.of(_production(int(jobs), float(load), int(devices), int(seed)), "G6")
 
 
-def two_tenants(jobs: str, load: str, who: str) -> Trace:
+def two_tenants(jobs: str, load: str, who: str, seed: str) -> Trace:
     """A4: every other job is guaranteed and A's, the others are opportunistic and B's; nine models. Or A's alone."""
-    chance, made = Random(2), []
-    for i, job in enumerate(_production(int(jobs), float(load), 64)):
+    chance, made = Random(int(seed)), []
+    for i, job in enumerate(_production(int(jobs), float(load), 64, int(seed))):
         model = chance.choice(NINE)
         tenant, job_class = ("A", JobClass.GUARANTEED) if i % 2 == 0 else ("B", JobClass.OPPORTUNISTIC)
         spec = JobSpec(job.spec.id, job.spec.gang_size, tenant, job_class, declared_steps=job.duration_s, model=model)
@@ -65,9 +65,9 @@ def two_tenants(jobs: str, load: str, who: str) -> Trace:
     return Trace.of(made, "A4")
 
 
-def _production(jobs: int, load: float, devices: int) -> list[TraceJob]:
+def _production(jobs: int, load: float, devices: int, seed: int) -> list[TraceJob]:
     # Of its arrivals only the shape is kept: any load does that so many jobs can offer.
-    drawn = generate(Wishes("philly", jobs, 0.1 * jobs / devices, devices, seed=1))
+    drawn = generate(Wishes("philly", jobs, 0.1 * jobs / devices, devices, seed=seed))
     rows = list(zip(drawn.arrival_s.tolist(), drawn.duration_s.tolist(), drawn.gang_size.tolist(), strict=True))
     cut = [(arrival_s, min(duration_s, LONGEST_S), min(gang, 16)) for arrival_s, duration_s, gang in rows]
     span_s = sum(duration_s * gang for _, duration_s, gang in cut) / (load * devices)
@@ -99,11 +99,11 @@ def forty() -> Trace:
     return read_trace([FORTY])
 
 
-def ten_users(jobs: str, between_s: str) -> Trace:
+def ten_users(jobs: str, between_s: str, seed: str) -> Trace:
     """X3 to X6: jobs drawn from the 40, each between half and twice as long, of ten users, Poisson arrivals."""
     with FORTY.open(encoding="utf-8") as file:
         known = [(float(row["cpu_s"]), float(row["gpu_s"])) for row in csv.DictReader(file)]
-    chance, arrival_s, made = Random(3), 0.0, []
+    chance, arrival_s, made = Random(int(seed)), 0.0, []
     for i in range(int(jobs)):
         cpu_s, gpu_s = chance.choice(known)
         steps = 1000.0 * chance.uniform(0.5, 2.0)
@@ -126,9 +126,9 @@ TOTAL_S = 303.4 * 60
 """Of all jobs one after the other: FIFO's makespan in the paper."""
 
 
-def one_device(jobs: str) -> Trace:
+def one_device(jobs: str, seed: str) -> Trace:
     """L1: all at once, one after the other in a random order, lognormal durations scaled to the paper's total."""
-    chance, count = Random(4), int(jobs)
+    chance, count = Random(int(seed)), int(jobs)
     lengths = [chance.lognormvariate(0.0, 1.3) for _ in range(count)]
     scale = TOTAL_S * count / 100 / sum(lengths)
     models = [chance.choice(list(FIFTEEN)) for _ in range(count)]

@@ -10,12 +10,11 @@ from task import Outcome, Task
 
 from weft.sim.cluster import parse_cluster
 
-SLICING = "gandiva:quantum_s=7200:quantum_steps=7200"
 CLAIRVOYANT = ("srtf", "srsf", "allox")
 PLAIN = ("fifo", "backfill", "yarn-cs", "las", "tiresias-l", "tiresias-g", "fair")
 SHARING = ("antman", "salus", "weft")
-ALL = (*PLAIN, *CLAIRVOYANT, SLICING, *SHARING)
-SOME = ("backfill", "las", "tiresias-l", "srsf", SLICING, "antman", "weft")
+ALL = (*PLAIN, *CLAIRVOYANT, "gandiva", *SHARING)
+SOME = ("backfill", "las", "tiresias-l", "srsf", "gandiva", "antman", "weft")
 """Elsewhere these: the best on the first halves, and who stands for the rest."""
 IDEAL = ("backfill", "las", "tiresias-l", "srtf", "srsf", "weft")
 
@@ -78,8 +77,10 @@ def goals_ideal(tasks: Iterable[Task], outcomes: Outcomes) -> list[Goal]:
     ]
 
 
-def _tasks(workload: str, cluster: str, policies: Iterable[str], world: str = "default") -> tuple[Task, ...]:
-    return tuple(Task(workload, cluster, policy, world) for policy in policies)
+def _tasks(
+    workload: str, cluster: str, policies: Iterable[str], world: str = "default", seed: int = 0
+) -> tuple[Task, ...]:
+    return tuple(Task(workload, cluster, policy, world, seed) for policy in policies)
 
 
 def trace_section(name: str, scale: Scale) -> Section:
@@ -111,25 +112,41 @@ def trace_section(name: str, scale: Scale) -> Section:
     if not workloads.path_of(name).is_file():
         absent = f"{workloads.path_of(name)} is not there, so nothing was simulated; TRACES=FOLDER says where it is.\n"
         return Section(name, title, (), lambda outcomes: absent)
-    return Section(name, title, (*main, *ideal, *half, *half_ideal, *heavy), text)
+
+    def wanted(outcomes: Outcomes) -> list[Goal]:
+        return [*goals_default(main, outcomes), *goals_ideal(ideal, outcomes)]
+
+    return Section(name, title, (*main, *ideal, *half, *half_ideal, *heavy), text, wanted)
+
+
+FIGURES = ("mean-over-best", "makespan-over-best", "ideal-mean-over-srsf", "ideal-p99-over-srsf")
+
+
+def figures(sections: Iterable[Section], outcomes: Outcomes) -> list[dict[str, str]]:
+    """The goals of the published traces, by name."""
+    return [
+        {"name": f"{section.name}/{name}", "value": f"{goal.measured:.3f}", "goal": f"≤ {goal.limit:g}"}
+        for section in sections
+        for name, goal in zip(FIGURES, section.goals(outcomes), strict=False)
+    ]
 
 
 IDEAL_NOTE = "Nobody shares a device there, so those that do nothing else are left out."
 
 
-def generated_section(scale: Scale) -> Section:
+def generated_section(scale: Scale, seed: int) -> Section:
     groups = []
     clusters = {like: _loaded(cluster, scale) for like, cluster in CLUSTERS.items()}
     for like, cluster in clusters.items():
         for load in LOADS:
-            workload = f"generated {like} {load} {scale.generated_jobs} {parse_cluster(cluster).device_count}"
-            ideal = _tasks(workload, cluster, ("srsf", "weft"), "ideal")
-            groups.append((like, load, _tasks(workload, cluster, SOME), ideal))
+            workload = f"generated {like} {load} {scale.generated_jobs} {parse_cluster(cluster).device_count} {seed}"
+            ideal = _tasks(workload, cluster, ("srsf", "weft"), "ideal", seed)
+            groups.append((like, load, _tasks(workload, cluster, SOME, seed=seed), ideal))
 
     def text(outcomes: Outcomes) -> str:
         parts = []
         for like, load, main, ideal in groups:
-            parts.append(f"### Like {like}, load {load}: {scale.generated_jobs:,} jobs on {clusters[like]}, seed 1\n")
+            parts.append(f"### Like {like}, load {load}: {scale.generated_jobs:,} jobs on {clusters[like]}\n")
             parts.append(goals([*goals_default(main, outcomes), *goals_ideal(ideal, outcomes)]))
             parts.append(_table(main, outcomes))
         return "\n".join(parts)

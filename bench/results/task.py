@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -13,7 +14,8 @@ from typing import Any
 import workloads
 
 ROOT = Path(__file__).parents[2]
-REMEMBERED = Path("out") / "results"
+REMEMBERED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft" / "results"
+"""Outside the checkout: a run that was broken off goes on, also from another one with the same sources."""
 SOURCES = ("src/weft/core", "src/weft/policies", "src/weft/sim")
 MAKING_JOBS = ("workloads.py", "papers_jobs.py", "running.py")
 
@@ -36,7 +38,7 @@ class Task:
     """Whether the policy is told the memory of a job when it comes, as if it had run before."""
 
     def __str__(self) -> str:
-        return f"{self.workload}, {self.cluster}, {self.world}, {self.policy}"
+        return f"{self.workload}, {self.cluster}, {self.world}, {self.policy}, seed {self.seed}"
 
     @property
     def file(self) -> Path:

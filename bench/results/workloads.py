@@ -52,8 +52,8 @@ def _with_class(job: TraceJob) -> TraceJob:
     return replace(job, spec=replace(job.spec, job_class=job_class))
 
 
-def generated(like: str, load: str, jobs: str, devices: str) -> Trace:
-    drawn = generate(Wishes(like, int(jobs), float(load), int(devices), seed=1, tenants=TENANTS))
+def generated(like: str, load: str, jobs: str, devices: str, seed: str) -> Trace:
+    drawn = generate(Wishes(like, int(jobs), float(load), int(devices), seed=int(seed), tenants=TENANTS))
     columns = (drawn.arrival_s, drawn.duration_s, drawn.gang_size, drawn.tenant)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return Trace.of(

@@ -98,10 +98,10 @@ def test_a_job_resumes_where_it_was_though_another_place_is_free_as_well() -> No
     stage = Stage(turns(), 1, 1)
     home(stage)
     stage.submit(2.0, "c", "d")
-    stage.tell(61.0)  # c and d run now
-    stage.tell(62.0, *(Held(name) for name in "ab"))
-    stage.tell(63.0, *(Finished(name, stage.job(name).generation) for name in "cd"))
-    stage.tell(64.0, Released("b"))
+    stage.tell(20.0)  # c and d run now
+    stage.tell(21.0, *(Held(name) for name in "ab"))
+    stage.tell(22.0, *(Finished(name, stage.job(name).generation) for name in "cd"))
+    stage.tell(23.0, Released("b"))
     assert stage.job("b").allocation == ((1, 1),)
 
 
@@ -109,10 +109,10 @@ def test_it_goes_elsewhere_rather_than_wait_for_its_home() -> None:
     stage = Stage(turns(), 1, 1)
     home(stage)
     stage.submit(2.0, "c", "d")
-    stage.tell(61.0)
-    stage.tell(62.0, Held("a"))
+    stage.tell(20.0)
+    stage.tell(21.0, Held("a"))
     on_the_other = next(name for name in "cd" if stage.job(name).allocation == ((0, 1),))
-    stage.tell(62.5, Finished(on_the_other, 1))
+    stage.tell(22.0, Finished(on_the_other, 1))
     assert stage.job("b").allocation == ((0, 1),)
 
 

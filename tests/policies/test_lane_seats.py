@@ -151,7 +151,7 @@ def seat_of(stage: Stage, name: str) -> Seat:
 
 
 def test_jobs_of_known_memory_sit_beside_the_holder_in_lanes() -> None:
-    stage = Stage(POLICIES["salus"](), 1)
+    stage = Stage(POLICIES["salus"](lanes=8), 1)
     stage.submit(0.0, "a", "b", "c", memory_bytes=4 * GB)
     assert stage.running == {"a"}
     assert {name: seating.lane for name, seating in stage.seated.items()} == {"b": 2, "c": 3}
@@ -159,7 +159,7 @@ def test_jobs_of_known_memory_sit_beside_the_holder_in_lanes() -> None:
 
 
 def test_when_no_lane_can_be_opened_a_member_joins_one_and_has_half_of_it() -> None:
-    stage = Stage(POLICIES["salus"](), 1)
+    stage = Stage(POLICIES["salus"](lanes=8), 1)
     stage.submit(0.0, "a")
     stage.submit(1.0, "b")
     stage.measure(20.0, "a", memory_bytes=(GB, 12 * GB))
@@ -170,7 +170,7 @@ def test_when_no_lane_can_be_opened_a_member_joins_one_and_has_half_of_it() -> N
 
 
 def test_a_member_of_the_holders_lane_takes_turns_with_it() -> None:
-    stage = Stage(POLICIES["salus"](), 2)
+    stage = Stage(POLICIES["salus"](lanes=8), 2)
     stage.submit(0.0, "a", "b")
     stage.submit(1.0, "c", memory_bytes=GB)
     stage.measure(20.0, "a", memory_bytes=(GB, 14 * GB))
@@ -180,13 +180,13 @@ def test_a_member_of_the_holders_lane_takes_turns_with_it() -> None:
 
 
 def test_guests_go_to_the_device_with_the_fewest_members() -> None:
-    stage = Stage(POLICIES["salus"](), 2)
+    stage = Stage(POLICIES["salus"](lanes=8), 2)
     stage.submit(0.0, "a", "b", "c", "d", memory_bytes=GB)
     assert [stage.seated[name].allocation for name in "cd"] == [((0, 0b01),), ((0, 0b10),)]
 
 
 def test_no_more_members_than_are_allowed_share_a_device() -> None:
-    stage = Stage(POLICIES["salus"](members=2), 1)
+    stage = Stage(POLICIES["salus"](members=2, lanes=8), 1)
     stage.submit(0.0, "a", "b", "c", memory_bytes=GB)
     assert set(stage.seated) == {"b"}
     stage.tell(5.0, Finished("a", 1))
@@ -194,7 +194,7 @@ def test_no_more_members_than_are_allowed_share_a_device() -> None:
 
 
 def test_gangs_and_those_that_do_not_share_take_no_part() -> None:
-    stage = Stage(POLICIES["salus"](), 2)
+    stage = Stage(POLICIES["salus"](lanes=8), 2)
     stage.submit(0.0, "gang", gang_size=2, memory_bytes=2 * GB)
     stage.submit(1.0, "pair", gang_size=2, memory_bytes=2 * GB)
     stage.submit(2.0, "selfish", memory_bytes=GB, may_share=False)
@@ -205,7 +205,7 @@ def test_gangs_and_those_that_do_not_share_take_no_part() -> None:
 
 @pytest.mark.parametrize("sizes", [(2,), (1, 1)])
 def test_nobody_moves_to_a_device_where_another_sits_already(sizes: tuple[int, ...]) -> None:
-    stage = Stage(POLICIES["salus"](), *sizes)
+    stage = Stage(POLICIES["salus"](lanes=8), *sizes)
     stage.submit(0.0, "h0", "h1", "a", "b", memory_bytes=GB)
     seats = {name: stage.seated[name].allocation for name in "ab"}
     assert [seats["a"], seats["b"]] == [stage.job("h0").allocation, stage.job("h1").allocation]
@@ -215,7 +215,7 @@ def test_nobody_moves_to_a_device_where_another_sits_already(sizes: tuple[int, .
 
 
 def test_a_guest_moves_to_a_device_that_nobody_else_is_on() -> None:
-    stage = Stage(POLICIES["salus"](), 1, 1)
+    stage = Stage(POLICIES["salus"](lanes=8), 1, 1)
     stage.submit(0.0, "h0", "h1", "a", "b", "c", memory_bytes=GB)
     stage.tell(5.0, Finished("b", stage.job("b").generation))
     stage.tell(10.0, Finished("h1", 1))
@@ -232,7 +232,7 @@ def test_a_guest_moves_to_a_device_that_nobody_else_is_on() -> None:
     ],
 )
 def test_whose_turn_it_is_depends_on_the_way_they_are_taken(in_lane: str, turns: list[tuple[int, int]]) -> None:
-    stage = Stage(POLICIES["salus"](in_lane=in_lane), 1)
+    stage = Stage(POLICIES["salus"](in_lane=in_lane, lanes=8), 1)
     stage.submit(0.0, "a", memory_bytes=GB, declared_steps=50.0)
     stage.submit(0.0, "b", memory_bytes=GB, declared_steps=7.0)
     start = next(one for _, one in stage.log if isinstance(one, Start))

@@ -22,7 +22,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from typing import ClassVar
 
+from weft.core.job import Job
 from weft.core.ledger import LEFT, QUEUED, Change
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
@@ -45,6 +47,8 @@ FITS, FITS_AFTER_PREEMPTING, PREEMPTED_FOR = Code.FITS, Code.FITS_AFTER_PREEMPTI
 
 class IncrementalPlanner:
     """Order, match, place for an order that has keys; everybody is admitted."""
+
+    may_place_anew: ClassVar[bool] = True
 
     def __init__(self, order: KeyedOrder, match: Match, place: Place) -> None:
         self._order = order
@@ -82,6 +86,9 @@ class IncrementalPlanner:
     def forget(self) -> None:
         """What was planned is not what was done: begin anew."""
         self._line = None
+
+    def why(self, view: View, job: Job) -> None:
+        """Whatever there is to say, the stages say."""
 
     def _catch_up(self, line: Line, view: View) -> tuple[Key | None, list[Entry]]:
         """Take in what has happened. Returns from where on devices became available, and who is new."""

@@ -62,6 +62,8 @@ class Migration:
     classes: Classed | None = None
     """Those who know whose jobs are guaranteed; without them nobody's are."""
     exchange: Exchange | None = None
+    cost: MoveCost | None = None
+    """Where others learn from the same moves; without it, one of its own."""
     _next_look_s: float = field(default=-math.inf, init=False, repr=False)
     _look_at_s: float = field(default=NEVER, init=False, repr=False)
     """When there is something to see that the last look has not seen."""
@@ -75,7 +77,7 @@ class Migration:
     def __post_init__(self) -> None:
         if not self.assumed_s >= 0:
             raise InputError(f"migration_s {self.assumed_s:g} is not 0 or more", "the default is 30")
-        self._cost = MoveCost(self.assumed_s)
+        self._cost = self.cost or MoveCost(self.assumed_s)
 
     @property
     def cost_s(self) -> float:

@@ -1,8 +1,9 @@
-"""What moves cost, learnt from how much later a job is measured when it has been moved than when it has not.
+"""What moves and resumes cost, learnt from how much later a job is measured after one than without.
 
 From a lease's first instant to the first measure under it, a job gets going and is then measured. Who begins where it
-computes already gets going at once: the shortest such time there was is what measuring takes. What a moved job takes
-beyond that was lost to the move: to stop, to save, to launch, to load. That is an upper bound where steps are long.
+computes already gets going at once: the shortest such time there was is what measuring takes. What a job takes beyond
+that was lost: after a move to stop, to save, to launch, to load; on the devices it was paused on, to resume. That is an
+upper bound where steps are long.
 """
 
 from __future__ import annotations
@@ -23,14 +24,21 @@ class MoveCost:
     """Forgotten when the daemon is started anew: then it begins with what is assumed once more."""
 
     seconds: float
+    resume_s: float = 0.0
+    """What a resume costs on the devices that a job was paused on."""
     _measuring_s: float = field(default=math.inf, init=False, repr=False)
     _measured_under: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     """By job, the last lease under which it was measured: later measures tell nothing of how it began."""
+    _sat_under: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    """By job, the last lease under which it was a guest: who is then given its seat resumes nothing."""
 
     def learn(self, view: View) -> None:
         for change, job in view.changes:
             if change is Change.LEFT:
                 self._measured_under.pop(job.id, None)
+                self._sat_under.pop(job.id, None)
+            elif change is Change.PROGRESSED and job.seating is not None:
+                self._sat_under[job.id] = job.generation
             elif change is Change.MEASURED and job.is_computing and self._is_first(job):
                 self._take_in(job, view.now - job.since_s)
 
@@ -42,6 +50,8 @@ class MoveCost:
         self._measuring_s = min(self._measuring_s, elapsed_s)
         if has_moved(job):
             self.seconds += WEIGHT * (elapsed_s - self._measuring_s - self.seconds)
+        elif job.last_allocation and job.seating is None and self._sat_under.get(job.id) != job.generation - 1:
+            self.resume_s += WEIGHT * (elapsed_s - self._measuring_s - self.resume_s)
 
 
 def has_moved(job: Job) -> bool:

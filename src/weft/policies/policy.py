@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from weft.core.job import Job
 from weft.core.plan import Plan
@@ -18,16 +18,21 @@ from weft.policies.incremental import IncrementalPlanner
 from weft.policies.match.fastest import Fastest
 from weft.policies.migration import Migration
 from weft.policies.order.bounded import Bounded
+from weft.policies.order.rotation import Rotation
 from weft.policies.parting import Staying
 from weft.policies.place.compact import Compact
 from weft.policies.positions import LinePositions
 from weft.policies.priority import by_priority
 from weft.policies.reserving import Reservations
 from weft.policies.scratch import ScratchPlanner
+from weft.policies.servers import ServerPlanner
 from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place, Share
 
 
 class Planner(Protocol):
+    may_place_anew: ClassVar[bool]
+    """Whether a job that was preempted may go on anywhere, without that being a migration."""
+
     @property
     def reservations(self) -> Reservations | None:
         """What is kept for gangs, since the last decision."""
@@ -43,6 +48,9 @@ class Planner(Protocol):
 
     def forget(self) -> None:
         """Somebody has changed the plan."""
+
+    def why(self, view: View, job: Job) -> Reason | None:
+        """Why a job waits, if that is for a rule of the planner's own."""
 
 
 class Policy:
@@ -79,7 +87,9 @@ class Policy:
         self._is_explained_by_heads = isinstance(order, KeyedOrder) and type(order).why_not is KeyedOrder.why_not
         self._bypass: Bypass | None = None
         self.planner: Planner
-        if isinstance(order, KeyedOrder) and admit is None and not from_scratch and self._can_be_kept(order):
+        if isinstance(order, Rotation):
+            self.planner = ServerPlanner(order, self.match, self.place, from_scratch)
+        elif isinstance(order, KeyedOrder) and admit is None and not from_scratch and self._can_be_kept(order):
             self.planner = IncrementalPlanner(order, self.match, self.place)
         else:
             self._bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
@@ -106,7 +116,8 @@ class Policy:
         assert self.share is not None
         planned = plan = self._planned(view)
         if self.migration is not None:
-            plan = self.migration.spared(view, planned, self._place_for)
+            if self.planner.may_place_anew:
+                plan = self.migration.spared(view, planned, self._place_for)
             plan = self.migration.added(view, plan, self.order, self.match, self.place)
         if plan.grants is not planned.grants:  # something is moved
             self.planner.forget()
@@ -162,9 +173,9 @@ class Policy:
         self.order.recall(services)
 
     def explain(self, view: View, job: Job) -> Reason:
-        stays = self.planner.staying.why(view, job)
-        if stays is not None:
-            return stays
+        why = self.planner.staying.why(view, job) or self.planner.why(view, job)
+        if why is not None:
+            return why
         kept = self.planner.positions(view) if self._is_explained_by_heads else None
         heads = None if kept is None else kept.heads()
         return explain(view, job, self.order, self.match, self.place, self.planner.reservations, self._bypass, heads)

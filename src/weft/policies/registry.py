@@ -10,6 +10,7 @@ from weft.policies.exchanging import Exchange
 from weft.policies.history import History
 from weft.policies.match.allox import AlloxMatching
 from weft.policies.migration import Migration
+from weft.policies.move_cost import MoveCost
 from weft.policies.order.arrival import Arrival
 from weft.policies.order.attained import Attained
 from weft.policies.order.capacity import CapacityQueues
@@ -109,11 +110,13 @@ def gandiva(
     margin: float = 0.05,
     back_off_s: float = 600.0,
     migration_s: float = 30.0,
+    resume_s: float = 1.0,
 ) -> Policy:
-    """Gandiva: everybody in turn for a quantum; jobs that leave devices idle are packed, measured, kept or undone."""
-    order = Rotation(quantum_s, quantum_steps)
+    """Gandiva: a server's jobs in turn for a quantum; those that leave devices idle are packed, then kept or undone."""
+    cost = MoveCost(migration_s, resume_s)
+    order = Rotation(quantum_s, quantum_steps, cost)
     share = Packing(margin, back_off_s)
-    return Policy(order, place=Consolidated(), share=share, migration=Migration(migration_s))
+    return Policy(order, place=Consolidated(), share=share, migration=Migration(migration_s, cost=cost))
 
 
 def antman(busy: float = 0.8, guests: int = 1, convert_after_s: float = 600.0) -> Policy:
@@ -123,7 +126,7 @@ def antman(busy: float = 0.8, guests: int = 1, convert_after_s: float = 600.0) -
     return Policy(order, place=Consolidated(), share=share)
 
 
-def salus(in_lane: str = "fair", lanes: int = 8, members: int = 62) -> Policy:
+def salus(in_lane: str = "fair", lanes: int = 1, members: int = 62) -> Policy:
     """Salus: jobs of known memory share devices in lanes, in turns step by step within one, side by side across."""
     return Policy(Arrival(strict=False), share=Lanes(in_lane, lanes, members), needs_declared_work=in_lane == "srtf")
 
@@ -170,6 +173,8 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "back_off_s": "Seconds until a pair of jobs that did not pay is packed again; twice as long each time.",
         "migration_s": "Seconds that a move is taken to cost a job, until some were measured: only what gains more is "
         "moved.",
+        "resume_s": "Seconds that a resume is taken to cost a job on the devices it was paused on, until some were "
+        "measured: a quantum is at least fifty times as long, so that 2 % of it at most are lost.",
         "busy": "A device that its holder keeps busy for more of the time than this has nothing to give away.",
         "convert_after_s": "Seconds that a job without a class of its own waits for its tenant's quota; then it is "
         "like an opportunistic one.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Container, Iterator, Sequence
+from typing import ClassVar
 
 from weft.core.job import Job
 from weft.core.plan import Plan
@@ -20,6 +21,8 @@ Pairs = Iterator[tuple[Job, Sequence[str]]]
 
 class ScratchPlanner:
     """Admit, order, match, place."""
+
+    may_place_anew: ClassVar[bool] = True
 
     def __init__(self, admit: Admit, order: Order, match: Match, place: Place, bypass: Bypass | None = None) -> None:
         self._admit = admit
@@ -56,6 +59,9 @@ class ScratchPlanner:
 
     def forget(self) -> None:
         """There is nothing to forget."""
+
+    def why(self, view: View, job: Job) -> None:
+        """Whatever there is to say, the stages say."""
 
     def _serve_overdue(self, view: View, draft: Draft) -> bool:
         """Those that waited too long go first; false if one of them is to be waited for, so that all others wait."""

@@ -1,24 +1,31 @@
-"""Gandiva's time-slicing: time for everybody by weight, in turns of a quantum; who has never run goes first."""
+"""Gandiva's time-slicing: the jobs of a server take turns of a quantum, by weight; who has never run goes first."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.values import EPSILON_S
 from weft.core.view import View
+from weft.policies.move_cost import MoveCost, has_moved
 from weft.policies.order.shares import Accounts
 from weft.policies.stages import Key, KeyedOrder
 
 LEAST_S = 2.0
-"""Steps of milliseconds make no quantum shorter than this: switching would cost more than it gives."""
+"""Steps of milliseconds make no quantum shorter than this."""
+COST_SHARE = 0.02
+"""So much of a quantum, at most, is spent on the switch to the job that has it: the paper tells of 2 % at 60 s."""
 FIRST_S = 5.0
 """So long, or until it has been measured, nobody who is new takes the devices of one that was new just before."""
 SAME = 0.5
 """Who is apart by less than about this part of a quantum has had the same: milliseconds must not change whose turn it
 is, so that turns come round in one order."""
+EARLY = 0.1
+"""A quantum that ends within this part of it ends now if jobs are switched now: switches then come together, and few
+decisions are needed for them."""
 NEW, BY_SHARE, AS_GUEST = range(3)
 IN_QUANTUM, IN_TURN, HAD_ITS_TURN = range(3)
 
@@ -26,10 +33,11 @@ IN_QUANTUM, IN_TURN, HAD_ITS_TURN = range(3)
 @dataclass
 class Rotation(KeyedOrder):
     """Who has held its devices for the least time, by its weight, goes next; of equals, who waits longest. A gang's
-    second counts as one, however many devices it holds: all are slowed alike.
+    second counts as one, however many devices it holds: all are slowed alike. Only jobs of one server are compared.
 
     `quantum_s` or `quantum_steps`, whichever is less, is for how long nobody who has had as much takes the devices of
-    one that has just begun: how often is switched, not how much anybody gets. Who has had less takes them at once. So
+    one that has just begun: how often is switched, not how much anybody gets. Where a switch is costly the quantum is
+    longer, so that the switch takes no more than COST_SHARE of it. Who has had less takes devices at once. So
     while a gang's turn has come and too few devices are at the end of a quantum, others go on, and those that begin
     meanwhile, before their turn, make way as soon as the gang fits with them out of the way.
 
@@ -39,9 +47,11 @@ class Rotation(KeyedOrder):
 
     quantum_s: float
     quantum_steps: float
+    cost: MoveCost = field(default_factory=lambda: MoveCost(0.0))
+    """What a switch costs: learnt by whoever moves jobs."""
     accounts: Accounts = field(init=False, repr=False)
 
-    rule = "who has had the least time for its weight goes next, for a quantum; who has never run goes first"
+    rule = "of a server's jobs, who has had the least time for its weight goes next, for a quantum; new jobs go first"
     preempts = True
     returns_home = True
     heeds_measures = True
@@ -49,7 +59,7 @@ class Rotation(KeyedOrder):
     def __post_init__(self) -> None:
         if not (self.quantum_s > 0 and self.quantum_steps > 0):
             raise InputError("a quantum is not above 0", "the defaults are quantum_s=60, quantum_steps=100")
-        self.accounts = Accounts(self.quantum_s, self._run_before_turn_s)
+        self.accounts = Accounts(self._longest_s, self._run_before_turn_s)
 
     def learn(self, view: View) -> bool:
         return self.accounts.keep(view)
@@ -77,15 +87,28 @@ class Rotation(KeyedOrder):
         ends_s = since_s + (over + 1) * self._quantum_of(job) if self.accounts.is_open or over == 0 else math.inf
         return min(ends_s, since_s + FIRST_S) if is_new else ends_s
 
+    def may_change_at(self, job: Job, now: float) -> float:
+        """From when on its quantum may end, if jobs are switched then."""
+        at_s = self.changes_at(job, now, is_running=True)
+        return max(now, at_s - EARLY * self._quantum_of(job))
+
     def look_again_at(self, now: float, jobs_waiting: int) -> float:
         """If somebody goes without and that is not counted yet."""
         is_news = not self.accounts.is_open and self.accounts.goes_without(jobs_waiting)
         return now + FIRST_S if is_news else math.inf
 
+    def may_move_to(self, job: Job, holders: Iterable[Job], now: float) -> bool:
+        """Whether a job is so far behind these, of its own server, that it is worth what changing its devices costs."""
+        worth_s = self.cost.seconds / COST_SHARE
+        had_s = self._had_s(job, now)
+        return all(self._had_s(one, now) - had_s >= worth_s for one in holders)
+
     def _had(self, job: Job, now: float) -> int:
         """What it had had when its quantum began, in parts of a quantum, so that whole ones are clear of the limits."""
-        had_s = self.accounts.had_s(job, self._run_before_turn_s(job, now))
-        return math.floor(had_s / (SAME * self.quantum_s) + 0.5)
+        return math.floor(self._had_s(job, now) / (SAME * self.slice_s) + 0.5)
+
+    def _had_s(self, job: Job, now: float) -> float:
+        return self.accounts.had_s(job, self._run_before_turn_s(job, now))
 
     def _run_before_turn_s(self, job: Job, now: float) -> float:
         """How long it had run when its quantum began; one that stays on when it is over is in another one."""
@@ -95,10 +118,30 @@ class Rotation(KeyedOrder):
 
     def _quanta_over(self, job: Job, now: float) -> int:
         """How many quanta have gone by since it got the devices it holds, and had started up."""
-        return math.floor((job.served_elapsed_s(now) + EPSILON_S) / self._quantum_of(job))
+        return math.floor((job.served_elapsed_s(now) + EPSILON_S) / self._quantum_of(job) + EARLY)
+
+    @property
+    def slice_s(self) -> float:
+        """A quantum of a job that resumes where it was paused, if its steps do not end it before."""
+        return max(self.quantum_s, self._least_s(self.cost.resume_s))
+
+    @property
+    def quanta_s(self) -> tuple[float, float]:
+        """The least that a quantum is where jobs resume, and after a move: as learnt so far."""
+        return self._least_s(self.cost.resume_s), self._least_s(self.cost.seconds)
+
+    def _longest_s(self) -> float:
+        """A quantum of a job that has changed its devices."""
+        return max(self.quantum_s, self._least_s(max(self.cost.resume_s, self.cost.seconds)))
 
     def _quantum_of(self, job: Job) -> float:
+        cost_s = self.cost.resume_s
+        if job.is_running and has_moved(job):
+            cost_s = max(cost_s, self.cost.seconds)
         rate_hz = job.measured.rate_hz if job.measured else 0.0
-        if rate_hz <= 0:
-            return self.quantum_s
-        return min(self.quantum_s, max(LEAST_S, self.quantum_steps / rate_hz))
+        in_steps_s = max(LEAST_S, self.quantum_steps / rate_hz) if rate_hz > 0 else math.inf
+        return max(min(self.quantum_s, in_steps_s), self._least_s(cost_s))
+
+    def _least_s(self, cost_s: float) -> float:
+        """The quantum of which such a cost is no more than its share, though it ends early."""
+        return cost_s / (COST_SHARE * (1.0 - EARLY))

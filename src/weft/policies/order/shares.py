@@ -1,7 +1,8 @@
 """What each job has had of the time that is shared, by its weight: the books that equal shares are kept by.
 
-A job's account is the seconds it has held its devices for each unit of its weight. Only differences mean anything, and
-only while somebody goes without: whoever runs while nobody waits owes nothing for it, so then the books are closed.
+A job's account is the seconds it has held its devices for each unit of its weight. Only differences among jobs of one
+server mean anything, and only while somebody goes without: whoever runs while nobody waits owes nothing for it, so then
+the books are closed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ beside each other, keep apart for long is no debt, and must starve nobody when a
 class Accounts:
     """Kept at the beginning of each decision, from what has changed."""
 
-    def __init__(self, quantum_s: float, run_s: Callable[[Job, float], float]) -> None:
+    def __init__(self, quantum_s: Callable[[], float], run_s: Callable[[Job, float], float]) -> None:
         self.is_open = False
         """Whether somebody has lately gone without."""
         self._quantum_s = quantum_s
@@ -58,7 +59,7 @@ class Accounts:
         queued = [job for change, job in view.changes if change is Change.QUEUED and job.is_waiting]
         if self.goes_without(view.jobs_waiting - len({job.id for job in queued})):
             self._wanted_s = view.now
-        if view.now >= self._wanted_s + self._quantum_s:
+        if view.now >= self._wanted_s + self._quantum_s():
             return self._close()
         if not self.is_open:
             return self._begin(view)
@@ -80,7 +81,7 @@ class Accounts:
         self.is_open = True
         self._of = {job.id: (0.0, self._run_s(job, view.now)) for job in view.jobs.values()}
         self._levels_until_s = -math.inf
-        self._review_at_s = view.now + REVIEW_QUANTA * self._quantum_s
+        self._review_at_s = view.now + REVIEW_QUANTA * self._quantum_s()
         return True
 
     def _enter(self, view: View, jobs: Iterable[Job]) -> None:
@@ -91,10 +92,16 @@ class Accounts:
                 stood_s = max(self.had_s(job, run_s), level_s) if job.id in self._of else level_s
                 self._of[job.id] = (stood_s, run_s)
 
+    def join(self, view: View, job: Job, peers: Iterable[Job]) -> None:
+        """It comes to a server from elsewhere, and begins in the midst of those that are there."""
+        stand = sorted(self._stand_s(view, (peer for peer in peers if peer is not job)))
+        if stand and job.id in self._of:
+            self._of[job.id] = (stand[len(stand) // 2], self._run_s(job, view.now))
+
     def _level_s(self, view: View, types: frozenset[str] | None) -> float:
         """Where a newcomer begins: in the midst of those that hold what it may use, as their turns began."""
         if view.now >= self._levels_until_s:
-            self._levels, self._levels_until_s = {}, view.now + self._quantum_s / LOOKS
+            self._levels, self._levels_until_s = {}, view.now + self._quantum_s() / LOOKS
         if types not in self._levels:
             kinds = [node.device_type for node in view.nodes]
             able = [job for job in view.running.values() if types is None or kinds[job.allocation[0][0]] in types]
@@ -107,13 +114,18 @@ class Accounts:
 
     def _review(self, view: View) -> bool:
         """Bring those that are too far off closer; true if there are any."""
-        self._review_at_s = view.now + REVIEW_QUANTA * self._quantum_s
+        self._review_at_s = view.now + REVIEW_QUANTA * self._quantum_s()
         jobs = [job for job in view.jobs.values() if job.id in self._of]
         self._of = {job.id: self._of[job.id] for job in jobs}
-        turn_s = self._quantum_s / min((job.spec.weight for job in jobs), default=1.0)
-        level_s, most_s = self._level_s(view, None), MOST_QUANTA * turn_s
-        is_any_off = False
-        for job, had_s in zip(jobs, self._stand_s(view, jobs), strict=True):
+        turn_s = self._quantum_s() / min((job.spec.weight for job in jobs), default=1.0)
+        most_s, is_any_off = MOST_QUANTA * turn_s, False
+        stand_s = self._stand_s(view, jobs)
+        by_server: dict[int, list[float]] = {}
+        for job, had_s in zip(jobs, stand_s, strict=True):
+            by_server.setdefault(server_of(job), []).append(had_s)
+        levels_s = {server: sorted(stand)[len(stand) // 2] for server, stand in by_server.items()}
+        for job, had_s in zip(jobs, stand_s, strict=True):
+            level_s = levels_s[server_of(job)]
             is_paid = (
                 job.is_running and view.now - job.since_s >= most_s * job.spec.weight
             )  # all the time is not enough
@@ -122,3 +134,9 @@ class Accounts:
                 is_any_off = True
                 self._of[job.id] = (near_s, self._run_s(job, view.now))
         return is_any_off
+
+
+def server_of(job: Job) -> int:
+    """The first node of where it computes or ran last; -1 if it has never run."""
+    where = job.allocation or (job.seating.allocation if job.seating else job.last_allocation)
+    return where[0][0] if where else -1
