@@ -119,8 +119,15 @@ class Slicing:
         line = sorted(jobs.values(), key=self._key)
         for at, job in enumerate(line):
             if not self._runs(job) and job.id not in self._evicted:
-                behind = [one for one in line[at + 1 :] if self._is_evictable(one)]
+                behind = [
+                    one for one in line[at + 1 :] if self._is_evictable(one) and not self._keeps_its_turn(one, job)
+                ]
                 self._resume(job, behind) or self._change_devices(job, behind)
+
+    def _keeps_its_turn(self, job: Job, winner: Job) -> bool:
+        """A quantum that has begun ends early only for a larger gang, which may never find all its devices otherwise:
+        not because accounts, or what a switch costs, are seen otherwise than when it began."""
+        return winner.gang_size <= job.gang_size and self._order.is_in_quantum(job, self._view.now)
 
     def _resume(self, job: Job, behind: Sequence[Job]) -> bool:
         home = self._servers.home[job.id]

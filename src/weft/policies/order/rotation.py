@@ -37,9 +37,9 @@ class Rotation(KeyedOrder):
 
     `quantum_s` or `quantum_steps`, whichever is less, is for how long nobody who has had as much takes the devices of
     one that has just begun: how often is switched, not how much anybody gets. Where a switch is costly the quantum is
-    longer, so that the switch takes no more than COST_SHARE of it. Who has had less takes devices at once. So
-    while a gang's turn has come and too few devices are at the end of a quantum, others go on, and those that begin
-    meanwhile, before their turn, make way as soon as the gang fits with them out of the way.
+    longer, so that the switch takes no more than COST_SHARE of it. A quantum that has begun ends early only for a new
+    job, or for a larger gang that has had less: while a gang's turn has come and too few devices are at the end of a
+    quantum, others go on, and those that begin meanwhile make way as soon as the gang fits with them out of the way.
 
     A job that has never run waits for nothing of this: it takes the devices of whoever has had most. A guest computes
     already, so it is in nobody's turn: it gets devices of its own when nobody else wants them.
@@ -73,7 +73,7 @@ class Rotation(KeyedOrder):
             return (BY_SHARE, self._had(job, now), IN_TURN, job.since_s, job.tie)
         if job.generation == 1 and job.measured is None and now + EPSILON_S < job.served_from_s + FIRST_S:
             return (NEW, job.tie)
-        if self._quanta_over(job, now) == 0:
+        if self.is_in_quantum(job, now):
             return (BY_SHARE, self._had(job, now), IN_QUANTUM, job.since_s, job.tie)
         stays_since_s = job.served_from_s + self._quantum_of(job)  # who has stayed on the longest leaves first
         return (BY_SHARE, self._had(job, now), HAD_ITS_TURN, -stays_since_s, job.tie)
@@ -115,6 +115,10 @@ class Rotation(KeyedOrder):
         if not job.is_running:
             return job.run_s(now)
         return job.settled_run_s + self._quanta_over(job, now) * self._quantum_of(job)
+
+    def is_in_quantum(self, job: Job, now: float) -> bool:
+        """Whether it holds its devices and its first quantum on them is not over."""
+        return job.is_running and self._quanta_over(job, now) == 0
 
     def _quanta_over(self, job: Job, now: float) -> int:
         """How many quanta have gone by since it got the devices it holds, and had started up."""
