@@ -20,7 +20,7 @@ def cancel(job_ids: tuple[str, ...]) -> int:
     return _each(job_ids, "cancelled", lambda client, job_id: client.cancel(job_id))
 
 
-@click.command(short_help="Pause jobs until weft resume.")
+@click.command(short_help="Pause jobs until they are resumed.")
 @job_ids_argument
 def pause(job_ids: tuple[str, ...]) -> int:
     """Pause jobs until `weft resume`. The number of an array means all its elements.
