@@ -178,7 +178,7 @@ def test_why_a_held_job_waits(office: Open) -> None:
     desk = office(1)
     desk.submit(hold=True)
     answer = why(desk, "1")
-    assert (answer["reason"], answer["estimate"]["how"]) == ("held by its owner", "it does not wait in line")
+    assert (answer["reason"], answer["estimate"]["how"]) == ("held by its owner", "weft resume 1 lets it go on")
 
 
 def test_a_preemption_without_a_word_of_the_node_yet_can_be_told_of() -> None:

@@ -9,7 +9,7 @@ from office import Open, kinds, request
 
 from weft.control.inputs import Cancel, Pause
 from weft.control.refusals import ConflictError, NotFoundError
-from weft.control.rerunning import resubmission
+from weft.control.resubmission import resubmission
 from weft.core.reasons import Code
 
 GB = 1 << 30

@@ -23,7 +23,8 @@ class Seat:
 
     def __init__(self) -> None:
         self.said: list[tuple[str, float | None]] = []
-        record = SimpleNamespace(job="2", key=GUEST, generation=3)
+        at = SimpleNamespace(is_guest=True, is_throttled=True)
+        record = SimpleNamespace(job="2", key=GUEST, generation=3, seat=at)
         self.guest: Any = SimpleNamespace(record=record, say=self._say, is_settled=True, was_throttled=False)
         self.guest.set_own_limit = lambda: None
         company = Company()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from weft.cli.ids import job_ids_argument
 from weft.core.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.client import Client
 
 
 @click.command(short_help="End jobs, whether they wait or run.")
@@ -69,20 +73,26 @@ def release(job_ids: tuple[str, ...]) -> int:
 
 
 def _each(job_ids: tuple[str, ...], done: str, tell: Callable[..., list[str]], unchanged: str = "") -> int:
-    """Every one of them, whatever happens to the others; the last that was refused is raised."""
+    def told(client: Client, job_id: str) -> None:
+        changed = tell(client, job_id)
+        if not changed:
+            click.echo(f"job {job_id} {unchanged}", err=True)
+        for each in changed:
+            click.echo(f"{done} {each}", err=True)
+
+    return to_each(job_ids, told)
+
+
+def to_each(job_ids: tuple[str, ...], act: Callable[[Client, str], None]) -> int:
+    """Every job, whatever happens to the others; the last refusal is raised, the others are printed."""
     from weft.client import Client, UnreachableError
     from weft.job_request import checked_id
 
     client = Client()
-    checked = [checked_id(job_id) for job_id in job_ids]
     refused = []
-    for job_id in checked:
+    for job_id in [checked_id(each) for each in job_ids]:
         try:
-            changed = tell(client, job_id)
-            if not changed:
-                click.echo(f"job {job_id} {unchanged}", err=True)
-            for each in changed:
-                click.echo(f"{done} {each}", err=True)
+            act(client, job_id)
         except UnreachableError:
             raise
         except WeftError as error:

@@ -99,6 +99,7 @@ def make_app(house: House) -> FastAPI:
     app.add_exception_handler(HTTPException, _say_http)
     _jobs(app, house)
     _one_job(app, house)
+    _changes(app, house)
     _around(app, house)
     return app
 
@@ -199,6 +200,8 @@ def _one_job(app: FastAPI, house: House) -> None:
                 raise NotFoundError(message, "has it started?") from error
         return StreamingResponse(_pieces(house, job_id, path, offset, follow), media_type="text/plain; charset=utf-8")
 
+
+def _changes(app: FastAPI, house: House) -> None:
     @app.post("/v1/jobs/{job_id}/cancel", response_model=answers.Changed)
     async def cancel(job_id: JobId) -> Response:
         return Plain(await house.ask(Cancel(job_id)))

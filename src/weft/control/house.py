@@ -21,7 +21,7 @@ from weft.control.link import Link
 from weft.control.reader_pool import ReaderPool
 from weft.control.record import Record
 from weft.control.refusals import ArrayError, no_such_job
-from weft.control.rerunning import resubmission
+from weft.control.resubmission import resubmission
 from weft.control.selection import array_summary, selected, waited_for
 from weft.control.store import Row, Store
 from weft.control.views import Json, Views, iso

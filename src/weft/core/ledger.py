@@ -285,7 +285,7 @@ class Ledger:
         self.jobs_held += job.state is State.HELD
         if job.spec.is_bound or job.spec.priority:
             self.enter(job.spec)
-        if Code.BEGINS_AT in job.held_for and job.spec.begin_s is not None:
+        if job.spec.begin_s is not None and Code.BEGINS_AT in job.held_for:
             heappush(self.begins, (job.spec.begin_s, job.id))
         if job.is_running:
             self.devices.take(job.allocation)
