@@ -191,7 +191,21 @@ def test_a_guaranteed_job_takes_the_devices_of_one_that_starts_up_if_no_others_d
 def test_who_waits_is_told_that_a_job_starts_up(make: Make) -> None:
     scheduler = make("las", 1, quantum_s=5.0)
     scheduler.handle([submitted("long")], 0.0)
-    scheduler.handle([Launched("long", 1, 120.0)], 10.0)  # its attempt was lost, say, and the next one launched
+    scheduler.handle([Launched("long", 1, 120.0)], 0.0)
+    scheduler.handle([Stepped("long", 1)], 10.0)
+    scheduler.handle([Launched("long", 1, 120.0)], 15.0)  # its attempt was lost, say, and the next one launched
     scheduler.handle([submitted("new")], 30.0)
     assert "long starts up and keeps its devices" in str(scheduler.reason("new", 30.0))
     assert preempted(scheduler.handle([Stepped("long", 1)], 40.0)) == ["long"]
+
+
+def test_a_start_up_is_cut_short_only_for_a_job_that_has_computed_longer_than_it_has_started_up(make: Make) -> None:
+    scheduler = make("las", 1, quantum_s=5.0)
+    scheduler.handle([submitted("long")], 0.0)
+    scheduler.handle([Launched("long", 1, 120.0)], 0.0)
+    scheduler.handle([Stepped("long", 1)], 10.0)
+    scheduler.handle([Launched("long", 1, 120.0)], 21.0)  # 10 s of start-up, 11 of service
+    assert preempted(scheduler.handle([submitted("new")], 30.0)) == ["long"]
+    scheduler.handle([Finished("new", 1)], 31.0)
+    scheduler.handle([Launched("long", 2, 120.0)], 31.0)  # 19 s of start-up by now
+    assert preempted(scheduler.handle([submitted("next")], 40.0)) == []

@@ -73,7 +73,7 @@ class Anything(RuleBasedStateMachine):
 
     def tell(self, *events: Event) -> None:
         named = {getattr(event, "job_id", "") for event in events}
-        starting = {job.id for job in self.computing() if job.is_starting(self.now) and job.id not in named}
+        starting = {job.id for job in self.computing() if self.is_kept(job) and job.id not in named}
         for command in self.scheduler.handle(events, self.now):
             match command:
                 case Preempt():
@@ -84,6 +84,9 @@ class Anything(RuleBasedStateMachine):
                     self.seats += [command] if isinstance(command, Seat) else []
                     assert (command.job_id, command.generation) not in self.started
                     self.started.add((command.job_id, command.generation))
+
+    def is_kept(self, job: Job) -> bool:
+        return job.is_starting(self.now) and self.now < job.startup_kept_until_s
 
     def let_pass(self, pause_s: float) -> None:
         until = self.now + pause_s

@@ -80,7 +80,8 @@ class Watched(Simulation):
             if device in devices_of(job.seating.allocation if job.seating else job.allocation)
         ]
         kind = self.scheduler.ledger.nodes[device[0]].device_type
-        return rates_on(kind, [one.as_occupant for one in there], SHARED.interference)[there.index(living)]
+        occupants = [one.as_occupant.after(one.turned_s) for one in there]
+        return rates_on(kind, occupants, SHARED.interference)[there.index(living)]
 
 
 @pytest.mark.parametrize("variant", SHARING, ids=label)

@@ -206,8 +206,8 @@ class Views:
         if not desk.floor.devices:
             return "no node is there yet"
         job = desk.job(job_id)
-        if job.is_starting(self._now):
-            return str(Reason(Code.STARTING_UP, (span(job.served_from_s - self._now),)))
+        if job.is_starting(self._now) and self._now < job.startup_kept_until_s:
+            return str(Reason(Code.STARTING_UP, (span(job.startup_kept_until_s - self._now),)))
         position = self._positions.of(desk.job(job_id)) or 0
         if position > EXPLAINED:
             return str(Reason(Code.IN_LINE, (position - 1,)))

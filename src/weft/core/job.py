@@ -141,6 +141,12 @@ class Job:
         """Whether it computes and its attempt has made no step yet, within the time that is allowed for that."""
         return now < self.served_from_s and self.speed > 0.0
 
+    @property
+    def startup_kept_until_s(self) -> float:
+        """Until when its start-up protects it from being preempted. A start-up is cut short only for a job that has
+        computed longer than it has started up, all leases: so each comes to compute, whatever else is launched."""
+        return self.served_from_s if self.settled_startup_s >= self.settled_run_s else self.since_s
+
     def served_elapsed_s(self, now: float) -> float:
         """The time of its present lease that counts as service."""
         return now - self.served_from_s if now > self.served_from_s else 0.0

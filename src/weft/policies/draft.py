@@ -234,18 +234,22 @@ def protection_end(job: Job, started_s: float) -> float:
 
 def protected_until(job: Job) -> float:
     """Until when nobody takes a running job's devices: by its minimum run time, or while it starts up."""
-    return max(protection_end(job, job.since_s), job.served_from_s)
+    return max(protection_end(job, job.since_s), job.startup_kept_until_s)
 
 
 def is_protected(job: Job, now: float) -> bool:
-    return now + EPSILON_S < job.served_from_s or (
+    return _keeps_startup(job, now) or (
         job.spec.min_run_s > 0 and now + EPSILON_S < protection_end(job, job.since_s)
     )
 
 
 def only_starts_up(job: Job, now: float) -> bool:
     """Whether it is protected because it starts up, and for nothing else."""
-    return now + EPSILON_S < job.served_from_s and now + EPSILON_S >= protection_end(job, job.since_s)
+    return _keeps_startup(job, now) and now + EPSILON_S >= protection_end(job, job.since_s)
+
+
+def _keeps_startup(job: Job, now: float) -> bool:
+    return now + EPSILON_S < job.served_from_s and now + EPSILON_S < job.startup_kept_until_s
 
 
 def protection_ends_at(view: View, running: Iterable[str], started: Container[str]) -> float:

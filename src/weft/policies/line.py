@@ -318,7 +318,7 @@ class Line:
         """Until `end_protection`; of one that starts up, until its first step if that comes before."""
         self.unrank(entry)
         self._protect(entry, protected_until(entry.job))
-        if entry.job.is_starting(now):
+        if now < entry.job.startup_kept_until_s:
             self.starting[entry.job.id] = entry
 
     def review_startup(self, entry: Entry, now: float) -> Key | None:
