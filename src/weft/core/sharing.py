@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from weft.core.bounds import admits, cpus_left
@@ -65,13 +66,10 @@ class Sharing:
     wake_at: float = math.inf
 
 
-def devices_of(allocation: Allocation) -> Iterator[Device]:
-    """The single devices of an allocation."""
-    for node, mask in allocation:
-        rest = mask
-        while rest:
-            yield node, (rest & -rest).bit_length() - 1
-            rest &= rest - 1
+@lru_cache(maxsize=1 << 16)
+def devices_of(allocation: Allocation) -> tuple[Device, ...]:
+    """The single devices of an allocation. They are asked for at every look for guests, of the same allocations."""
+    return tuple((node, index) for node, mask in allocation for index in range(mask.bit_length()) if mask >> index & 1)
 
 
 def holders(ledger: Ledger) -> dict[Device, Job]:

@@ -238,9 +238,7 @@ def protected_until(job: Job) -> float:
 
 
 def is_protected(job: Job, now: float) -> bool:
-    return _keeps_startup(job, now) or (
-        job.spec.min_run_s > 0 and now + EPSILON_S < protection_end(job, job.since_s)
-    )
+    return _keeps_startup(job, now) or (job.spec.min_run_s > 0 and now + EPSILON_S < protection_end(job, job.since_s))
 
 
 def only_starts_up(job: Job, now: float) -> bool:
@@ -256,6 +254,8 @@ def protection_ends_at(view: View, running: Iterable[str], started: Container[st
     """When the first of these running jobs, some of them started just now, may be preempted and could not before."""
     now, ends = view.now, math.inf
     for job in map(view.jobs.__getitem__, running):
+        if job.served_from_s <= now and not job.spec.min_run_s:
+            continue  # nothing protects most of them
         end = protection_end(job, now) if job.id in started else protected_until(job)
         if now + EPSILON_S < end < ends:
             ends = end

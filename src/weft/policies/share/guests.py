@@ -155,7 +155,7 @@ class Guests:
         guests = [job for job in view.jobs.values() if self._may_sit(job) and job.id not in seated]
         if not guests:
             return []
-        spots = [spot for spot in spots_without_guests(view) if taken.isdisjoint(devices_of(spot.allocation))]
+        spots = spots_without_guests(view, taken)
         if self.filling.guests > 1:
             spots += [spot for spot in _settled(view, leaving) if len(spot.guests) < self.filling.guests]
         able = [spot for spot in spots if spot.holder.alone and self._may_host(view, spot.holder)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,7 +11,7 @@ from weft.core.commands import Allocation
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.memory import Memory, needed_bytes
-from weft.core.sharing import Offer, devices_of, fits, holders, seated_lane
+from weft.core.sharing import Device, Offer, devices_of, fits, holders, seated_lane
 from weft.core.view import View
 
 MOST_TRIED = 8
@@ -53,7 +53,7 @@ class Spot:
 
     def has_room_for(self, view: View, job: Job) -> bool:
         """Whether a gang of that size could sit on exactly these devices, by type and memory."""
-        devices = list(devices_of(self.allocation))
+        devices = devices_of(self.allocation)
         if job.gang_size != len(devices) or not self.suits(view, job):
             return False
         together = [*self.together, (job, 0)]
@@ -61,15 +61,17 @@ class Spot:
 
     def spare_bytes(self, view: View) -> int:
         """What is left of the memory of each of its devices; less than nothing where nobody can say."""
-        known = [(job.memory, lane) for job, lane in self.together if job.spec.may_share]
-        members = [(memory, lane) for memory, lane in known if memory is not None]
-        if len(members) <= len(self.guests):
-            return -1
+        members = list[tuple[Memory, int]]()
+        for job, lane in self.together:
+            memory = job.memory
+            if memory is None or not job.spec.may_share:
+                return -1
+            members.append((memory, lane))
         return min(view.nodes[node].memory_bytes or 0 for node, _ in self.allocation) - needed_bytes(members)
 
 
-def spots_without_guests(view: View) -> list[Spot]:
-    taken = set(view.guests)
+def spots_without_guests(view: View, also_taken: Set[Device] = frozenset()) -> list[Spot]:
+    taken = view.guests.keys() | also_taken
     return [Spot(job) for job in view.running.values() if not taken or taken.isdisjoint(devices_of(job.allocation))]
 
 
@@ -125,8 +127,7 @@ def fitting(
     """
     most_bytes = dict[tuple[int, str], int]()
     for spot in spots:
-        gang_size = sum(mask.bit_count() for _, mask in spot.allocation)
-        kind = (gang_size, view.nodes[spot.allocation[0][0]].device_type)
+        kind = (len(devices_of(spot.allocation)), view.nodes[spot.allocation[0][0]].device_type)
         most_bytes[kind] = max(most_bytes.get(kind, -1), spot.spare_bytes(view))
     return [job for job in guests if job.memory and _fits_one(job, least_bytes(job.memory), most_bytes)]
 
