@@ -38,8 +38,8 @@ bench-live: $(READY)  ## The same for sharing devices live, with real PyTorch jo
 results: $(READY)  ## Simulate all policies on the public traces and write docs/results.md (TRACES=../shared/traces)
 	$(BIN)/python bench/results
 
-figures: $(READY)  ## Put what bench, bench-live and results wrote into docs/figures into the README
-	$(BIN)/python bench/readme.py
+figures: $(READY)  ## Put what bench, bench-live and results measured into docs/performance.md and the README
+	$(BIN)/python bench/pages.py
 
 clean:  ## Remove what the other verbs made
 	rm -rf $(VENV) out src/weft/runtime/libweft.so .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

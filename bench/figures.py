@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ FOLDER = ROOT / "docs" / "figures"
 RECORDED = ROOT / "tests" / "properties" / "recorded"
 WORLD = ROOT / "src" / "weft" / "sim" / "worlds" / "default.toml"
 
-SHOWN: list[dict[str, Any]] = []
-"""What this run has shown so far."""
+SHOWN: dict[str, list[dict[str, Any]]] = {}
+"""What this run has shown so far, by title."""
 
 
 @dataclass(frozen=True)
@@ -29,29 +28,33 @@ class Figure:
     goal: str = ""
     is_met: bool | None = None
     peers: str = ""
+    key: str = ""
+    """By which the README takes it."""
 
 
-def show(title: str, figures: list[Figure]) -> bool:
+def show(title: str, figures: list[Figure], about: str = "") -> bool:
     """Print a group of figures; true if every goal in it is met."""
-    print(f"\n{title}")
-    above = ""
+    print(f"\n{title}{f'  ({about})' if about else ''}")
     for figure in figures:
         verdict = {True: "met", False: "MISSED", None: ""}[figure.is_met]
         print(f"  {figure.name:<58} {figure.measured:>22}  {figure.goal:<16} {verdict}")
         if figure.peers:
             print(f"      {figure.peers}")
-        if figure.name.startswith("    "):
-            name = f"{above}/{slug(figure.name)}"
-        else:
-            name = above = f"{slug(title.partition('  (')[0])}/{slug(figure.name)}"
-        if figure.measured:
-            SHOWN.append({"name": name, "value": figure.measured, "goal": figure.goal})
+    SHOWN[title] = [described(figure) for figure in figures]
     sys.stdout.flush()
     return all(figure.is_met is not False for figure in figures)
 
 
-def slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+def described(figure: Figure) -> dict[str, Any]:
+    found = {
+        "name": figure.name,
+        "measured": figure.measured,
+        "goal": figure.goal,
+        "is_met": figure.is_met,
+        "peers": figure.peers,
+        "key": figure.key,
+    }
+    return {name: value for name, value in found.items() if value not in ("", None)}
 
 
 def decisions() -> dict[str, str]:
@@ -61,16 +64,20 @@ def decisions() -> dict[str, str]:
     return {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
 
 
-def write(command: str, figures: Iterable[dict[str, Any]], **also: Any) -> Path:
-    """Into docs/figures, one file a command. What a part of it has measured takes the place of what was there."""
+def write(command: str, groups: dict[str, list[dict[str, Any]]], **also: Any) -> Path:
+    """Into docs/figures, one file a command. A group that was measured takes the place of the one of its title."""
     import weft
 
-    path = FOLDER / f"{slug(command)}.json"
-    of = {"command": command, "version": weft.__version__, "commit": _commit()}
-    known = read(path)["figures"] if path.is_file() else []
-    merged = {each["name"]: each for each in known} | {each["name"]: {**each, **of} for each in figures}
+    path = FOLDER / f"{re.sub(r'[^a-z0-9]+', '-', command)}.json"
+    of = {"version": weft.__version__, "commit": _commit()}
+    known = read(path)["groups"] if path.is_file() else {}
+    written = {
+        "command": command,
+        **of,
+        **also,
+        "groups": known | {title: {**of, "figures": figures} for title, figures in groups.items()},
+    }
     FOLDER.mkdir(parents=True, exist_ok=True)
-    written = {**of, **also, "figures": list(merged.values())}
     path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 

@@ -87,7 +87,13 @@ def speed(path: Path) -> list[Figure]:
         (run,), wall_s, cpu_s = weft_simulate(path, jobs, ["tiresias-l"])
         inside, outside = jobs / run["wall_s"], jobs / wall_s
         figures += [
-            Figure(f"tiresias-l, {jobs:,} jobs, the run", f"{inside:,.0f} jobs/s", ">= 10,000", inside >= 10_000),
+            Figure(
+                f"tiresias-l, {jobs:,} jobs, the run",
+                f"{inside:,.0f} jobs/s",
+                ">= 10,000",
+                inside >= 10_000,
+                key="simulator-speed" if jobs == JOBS else "",
+            ),
             Figure("    the whole command, from outside", f"{outside:,.0f} jobs/s", ">= 10,000", outside >= 10_000),
             Figure("    its CPU time", f"{cpu_s:.1f} s"),
         ]

@@ -69,7 +69,7 @@ PARTS = {"sharing": _sharing, "queue": _queue, "throughput": _throughput}
 
 
 def _judged(all_met: bool) -> int:
-    print(f"\nwrote {write('make bench', SHOWN)}; make figures puts them into the README")
+    print(f"\nwrote {write('make bench', SHOWN)}; make figures puts it into docs/performance.md and the README")
     print("\nAll goals met." if all_met else "\nSome goals were missed: see above.")
     return 0
 

@@ -59,18 +59,18 @@ def overhead() -> list[Figure]:
     inside = [rounds(("weft", "20 off"), ("weft", "20"), ("weft", "20 off"), is_shared=True) for _ in range(3)]
     bare_ms = statistics.median(first for run in apart for first, _, _ in run) / 1e6
     return [
-        *compared("a step under weft over a bare one", apart),
+        *compared("a step under weft over a bare one", apart, key="step-overhead"),
         *compared("the same within one process: hooks in over out", inside),
         Figure("a bare step", f"{bare_ms:.2f} ms", "about 5 ms"),
     ]
 
 
-def compared(name: str, runs: list[list[list[float]]], goal: float = 1.01) -> list[Figure]:
+def compared(name: str, runs: list[list[list[float]]], goal: float = 1.01, key: str = "") -> list[Figure]:
     under = [statistics.median(watched / ((one + two) / 2) for one, watched, two in run) for run in runs]
     control = [statistics.median(one / two for one, _, two in run) for run in runs]
     ratio, floor = statistics.median(under), max(abs(each - 1) for each in control)
     return [
-        Figure(f"{name}, {len(runs)} x {ROUNDS} rounds", f"{ratio:.4f}", f"<= {goal:g}", ratio <= goal),
+        Figure(f"{name}, {len(runs)} x {ROUNDS} rounds", f"{ratio:.4f}", f"<= {goal:g}", ratio <= goal, key=key),
         Figure("    least and most of them", f"{min(under):.4f} to {max(under):.4f}"),
         Figure("    bare over bare, the control", f"{statistics.median(control):.4f}"),
         Figure("    noise floor: the control's largest distance from 1", f"{floor:.4f}"),

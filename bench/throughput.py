@@ -29,7 +29,14 @@ def throughput() -> list[Figure]:
     goal = f"≥ {GOAL_HZ:g}/s"
     peers = f"CPU time a job: daemon {1e3 * cpu_s[0]:.1f} ms, coordinator with its shepherds {1e3 * cpu_s[1]:.1f} ms"
     return [
-        Figure(f"{JOBS:,} jobs of true on {SLOTS} devices", f"{rate_hz:.1f}/s", goal, rate_hz >= GOAL_HZ, peers),
+        Figure(
+            f"{JOBS:,} jobs of true on {SLOTS} devices",
+            f"{rate_hz:.1f}/s",
+            goal,
+            rate_hz >= GOAL_HZ,
+            peers,
+            "throughput",
+        ),
         _peer("task-spooler", "tsp", _under_task_spooler),
         _peer("Slurm", "sbatch", _under_slurm),
     ]

@@ -119,18 +119,6 @@ def trace_section(name: str, scale: Scale) -> Section:
     return Section(name, title, (*main, *ideal, *half, *half_ideal, *heavy), text, wanted)
 
 
-FIGURES = ("mean-over-best", "makespan-over-best", "ideal-mean-over-srsf", "ideal-p99-over-srsf")
-
-
-def figures(sections: Iterable[Section], outcomes: Outcomes) -> list[dict[str, str]]:
-    """The goals of the published traces, by name."""
-    return [
-        {"name": f"{section.name}/{name}", "value": f"{goal.measured:.3f}", "goal": f"≤ {goal.limit:g}"}
-        for section in sections
-        for name, goal in zip(FIGURES, section.goals(outcomes), strict=False)
-    ]
-
-
 IDEAL_NOTE = "Nobody shares a device there, so those that do nothing else are left out."
 
 

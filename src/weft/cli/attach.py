@@ -27,7 +27,7 @@ def attach(lines: int, job_id: str) -> int:
     alone is shown. Several may be attached at once: all of them see the output, and what any of them types is the
     job's input.
 
-    Ctrl-C asks whether to detach or to cancel. Where nobody can be asked, SIGINT, SIGTERM and SIGHUP detach.
+    Ctrl-C asks whether to detach or to cancel. Without a terminal, SIGINT, SIGTERM and SIGHUP detach.
 
     \b
     Examples:

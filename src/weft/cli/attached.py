@@ -41,8 +41,8 @@ class Attached:
         last: int | None = None,
         is_onlooker: bool = False,
     ) -> None:
-        """`last`: of what was printed before, only so many lines. `is_onlooker`: the job is not ours to end unless the
-        person says so, and goes on when we are told to end or nobody reads what we write.
+        """`last`: of what was printed before, only so many lines. `is_onlooker`: the job was submitted by another
+        command. It goes on when this one is ended by a signal or its output is closed, and is cancelled only on request.
         """
         self._client = client
         self._id = str(job["id"])

@@ -22,7 +22,7 @@ def run(command: tuple[str, ...], **said: Any) -> int:
     """Run a command as a job and stay with it: its output, its input, its progress; the exit code is its own.
 
     Starts weft if it is not running. The job gets this folder, umask and environment, and a terminal if we are at one.
-    Ctrl-C asks whether to detach or to cancel. Where nobody can be asked, SIGINT and SIGTERM cancel, SIGHUP detaches.
+    Ctrl-C asks whether to detach or to cancel. Without a terminal, SIGINT and SIGTERM cancel, SIGHUP detaches.
 
     \b
     Examples:
