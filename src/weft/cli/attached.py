@@ -42,7 +42,7 @@ class Attached:
         is_onlooker: bool = False,
     ) -> None:
         """`last`: of what was printed before, only so many lines. `is_onlooker`: the job was submitted by another
-        command. It goes on when this one is ended by a signal or its output is closed, and is cancelled only on request.
+        command. It goes on when a signal ends this one or its output is closed, and is cancelled only on request.
         """
         self._client = client
         self._id = str(job["id"])
