@@ -22,12 +22,13 @@ again, with the published traces in a folder (two processes; what is done alread
 One section alone is printed by `python bench/results --section NAME`; the command is under each title.
 
 What is drawn by chance is drawn with five seeds: of such tables each number is the median, with the least and the
-largest in brackets. Published traces are not drawn; what they do not tell of a job (its utilisation, memory and skew)
-is drawn with seed 0. All policies have their defaults. On the other half of each trace, and on generated ones, those
-that did best stand for all. Policies with † are clairvoyant: they know each job's duration, which nobody does. On
-these traces salus is backfill: nobody's memory is known before it has run. Completion time is from arrival to end;
-*devices held* are device-seconds held over all there were in the makespan, without guests; ρ is completion time over
-the time alone; a step is a second where a trace tells no steps.
+largest in brackets. Published traces are not drawn, but what they do not tell of a job is: its utilisation, memory
+and skew. Their tables of all policies are of seed 0; the goals are given for five other seeds as well. All policies
+have their defaults. On the other half of each trace, and on generated ones, those that did best stand for all.
+Policies with † are clairvoyant: they know each job's duration, which nobody does. On these traces salus is backfill:
+nobody's memory is known before it has run. Completion time is from arrival to end; *devices held* are device-seconds
+held over all there were in the makespan, without guests; ρ is completion time over the time alone; a step is a second
+where a trace tells no steps.
 """
 
 

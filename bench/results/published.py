@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import workloads
-from tables import FULL, Goal, Outcomes, Scale, Section, days, goals, percent, ratio, seconds, table
+from tables import FULL, Goal, Outcomes, Scale, Section, days, goals, percent, ratio, seconds, spread, table
 from task import Outcome, Task
 
 from weft.sim.cluster import parse_cluster
@@ -92,12 +92,15 @@ def trace_section(name: str, scale: Scale) -> Section:
     half = _tasks(other, cluster, SOME)
     half_ideal = _tasks(other, cluster, ("srsf", "weft"), "ideal")
     heavy = _tasks(f"published {name} first {scale.jobs // 2}", heavier, ALL)
+    drawn = [_tasks(first, cluster, SOME, seed=seed) for seed in scale.seeds]
 
     def text(outcomes: Outcomes) -> str:
         parts = [
             f"### First {scale.jobs:,} jobs on {cluster}, default world\n",
             goals([*goals_default(main, outcomes), *goals_ideal(ideal, outcomes)]),
             _table(main, outcomes),
+            f"### The same with {len(drawn)} other seeds\n",
+            spread([f"{goals(goals_default(each, outcomes))}\n{_table(each, outcomes)}" for each in drawn]),
             f"### The same in the ideal world\n\n{IDEAL_NOTE}\n",
             _table(ideal, outcomes),
             f"### The other half: {scale.jobs:,} jobs from the middle of the file on, on {cluster}\n",
@@ -113,10 +116,11 @@ def trace_section(name: str, scale: Scale) -> Section:
         absent = f"{workloads.path_of(name)} is not there, so nothing was simulated; TRACES=FOLDER says where it is.\n"
         return Section(name, title, (), lambda outcomes: absent)
 
-    def wanted(outcomes: Outcomes) -> list[Goal]:
-        return [*goals_default(main, outcomes), *goals_ideal(ideal, outcomes)]
+    def wanted(outcomes: Outcomes) -> list[list[Goal]]:
+        return [[*goals_default(each, outcomes), *goals_ideal(ideal, outcomes)] for each in drawn]
 
-    return Section(name, title, (*main, *ideal, *half, *half_ideal, *heavy), text, wanted)
+    tasks = (*main, *ideal, *half, *half_ideal, *heavy, *(task for each in drawn for task in each))
+    return Section(name, title, tasks, text, wanted)
 
 
 IDEAL_NOTE = "Nobody shares a device there, so those that do nothing else are left out."

@@ -40,8 +40,8 @@ class Section:
     title: str
     tasks: Sequence[Task]
     text: Callable[[Outcomes], str]
-    goals: Callable[[Outcomes], Sequence[Goal]] = lambda outcomes: ()
-    """Those of its first table, for the README."""
+    goals: Callable[[Outcomes], Sequence[Sequence[Goal]]] = lambda outcomes: ()
+    """Of each seed, for the README."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ def _spread_cell(cells: Sequence[str]) -> str:
         return f" met with {cells.count('met')} of {len(cells)} seeds "
     if len(shapes) > 1:
         return f" {' / '.join(dict.fromkeys(cells))} "
-    told = iter([_told(numbers) for numbers in zip(*map(NUMBER.findall, cells), strict=True)])
+    told = iter([over_all(numbers) for numbers in zip(*map(NUMBER.findall, cells), strict=True)])
     return f" {NUMBER.sub(lambda _: next(told), cells[0])} "
 
 
-def _told(numbers: Sequence[str]) -> str:
-    """As many decimals as each has."""
+def over_all(numbers: Sequence[str]) -> str:
+    """The median (least to largest), with as many decimals as each has."""
     if len(set(numbers)) == 1:
         return numbers[0]
     decimals = len(numbers[0].partition(".")[2])

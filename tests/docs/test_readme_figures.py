@@ -91,6 +91,8 @@ def test_the_page_of_figures_is_what_the_commands_wrote() -> None:
 
 
 def test_the_page_of_results_is_as_it_was_written_for_the_decisions_that_are_recorded() -> None:
+    if not RESULTS.is_file():
+        pytest.skip("make results has not been run since figures are written down")
     written = read(RESULTS)
     page = (ROOT / "docs" / "results.md").read_bytes()
     assert hashlib.sha256(page).hexdigest() == written["page"], "docs/results.md is written by make results alone"

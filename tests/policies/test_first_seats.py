@@ -46,6 +46,17 @@ def test_they_spread_over_the_devices() -> None:
     assert sorted(nodes_of(commands)) == [0, 0, 1, 1]
 
 
+def test_no_more_of_them_start_up_at_once_than_their_host_has_cores() -> None:
+    node = Node("n0", 1, "any", 1000, cpu_count=2)
+    scheduler = Scheduler(Cluster((node,)), POLICIES["weft"]())
+    commands = scheduler.handle([job(f"j{at}") for at in range(5)], 0.0)
+    assert seats(commands) == ["j1"]
+    assert seats(scheduler.handle([Launched("j0", 1, 120.0), Launched("j1", 1, 120.0)], 0.0)) == []
+    assert seats(scheduler.handle([Stepped("j1", 1)], 4.0)) == ["j2"]
+    assert seats(scheduler.handle([Launched("j2", 1, 120.0)], 4.0)) == []
+    assert seats(scheduler.handle([Finished("j0", 1)], 5.0)) == ["j3"]
+
+
 def test_no_more_of_them_than_make_sense_share_a_device() -> None:
     commands = scheduler_on(1000).handle([job(f"j{at}") for at in range(20)], 0.0)
     assert len(seats(commands)) == MOST_MEMBERS - 1

@@ -6,10 +6,12 @@ import pytest
 from policy_helpers import PLAIN, cluster, job, run
 from sharing_words import Stage
 
+from weft.core.commands import Start
 from weft.core.errors import InputError
 from weft.core.events import Measured
 from weft.policies.order.rotation import FIRST_S, Rotation
 from weft.policies.policy import Policy
+from weft.policies.registry import POLICIES
 
 
 def rotation(quantum_s: float = 60.0, quantum_steps: float = 1e9) -> Policy:
@@ -108,3 +110,15 @@ def test_in_the_simulator_jobs_of_one_length_end_close_together() -> None:
 def test_a_quantum_of_nothing_is_refused(quantum_s: float, quantum_steps: float) -> None:
     with pytest.raises(InputError, match="a quantum is not above 0"):
         rotation(quantum_s, quantum_steps)
+
+
+def test_a_job_that_is_measured_late_does_not_make_quanta_long() -> None:
+    """It may have long steps: that says little of what a resume costs."""
+    stage = Stage(POLICIES["gandiva"](quantum_s=30.0, quantum_steps=1e9, resume_s=0.5), 1)
+    stage.submit(0.0, "quick", "slow", may_share=False)
+    for second in range(1, 1200):
+        stage.tell(float(second))
+        for name, late_s in (("quick", 1.0), ("slow", 20.0)):
+            if stage.job(name).is_running and stage.now - stage.job(name).since_s == late_s:
+                stage.measure(stage.now, name)
+    assert sum(isinstance(command, Start) for _, command in stage.log) >= 30

@@ -77,7 +77,7 @@ TEMPLATES = {
     Code.FITS_AFTER_PREEMPTING: "starts on {0} devices after preempting {1} of the jobs behind it",
     Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
     Code.PAUSED: "paused by its owner",
-    Code.STARTING_UP: "starting up: no step yet; it keeps its devices for at most {0} until it makes one",
+    Code.STARTING_UP: "starting up: no step yet; not preempted for {0} at most",
     Code.AFTER_STARTUP: "needs {0} devices; free: {1}; {2} starts up and keeps its devices until its first step",
     Code.HELD: "held by its owner",
     Code.COMES_AFTER: "starts once {0} has succeeded",

@@ -3,12 +3,14 @@
 From a lease's first instant to the first measure under it, a job gets going and is then measured. Who begins where it
 computes already gets going at once: the shortest such time there was is what measuring takes. What a job takes beyond
 that was lost: after a move to stop, to save, to launch, to load; on the devices it was paused on, to resume. That is an
-upper bound where steps are long.
+upper bound where steps are long or the machine is busy. Resumes are much alike, so the least of the last few is taken:
+a high estimate makes quanta long, and long quanta leave little to learn from.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
 
 from weft.core.job import Job
@@ -17,6 +19,8 @@ from weft.core.view import View
 
 WEIGHT = 0.25
 """Of the newest move in the average: a few of them outweigh what was assumed."""
+RESUMES = 8
+"""So many resumes are remembered, and what was assumed as long as there are fewer."""
 
 
 @dataclass
@@ -26,11 +30,15 @@ class MoveCost:
     seconds: float
     resume_s: float = 0.0
     """What a resume costs on the devices that a job was paused on."""
+    _resumes_s: deque[float] = field(init=False, repr=False)
     _measuring_s: float = field(default=math.inf, init=False, repr=False)
     _measured_under: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     """By job, the last lease under which it was measured: later measures tell nothing of how it began."""
     _sat_under: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     """By job, the last lease under which it was a guest: who is then given its seat resumes nothing."""
+
+    def __post_init__(self) -> None:
+        self._resumes_s = deque([self.resume_s], RESUMES)
 
     def learn(self, view: View) -> None:
         for change, job in view.changes:
@@ -51,7 +59,8 @@ class MoveCost:
         if has_moved(job):
             self.seconds += WEIGHT * (elapsed_s - self._measuring_s - self.seconds)
         elif job.last_allocation and job.seating is None and self._sat_under.get(job.id) != job.generation - 1:
-            self.resume_s += WEIGHT * (elapsed_s - self._measuring_s - self.resume_s)
+            self._resumes_s.append(elapsed_s - self._measuring_s)
+            self.resume_s = min(self._resumes_s)
 
 
 def has_moved(job: Job) -> bool:

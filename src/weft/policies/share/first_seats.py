@@ -1,7 +1,8 @@
 """Seats for newcomers: jobs of declared memory that have never run start at once, beside whoever holds a device.
 
-Their imports overlap, and people see first steps early. In its first `part_s` device-seconds a job computes side by
-side with the others there; then it leaves, and competes for devices and seats like any other.
+Their imports overlap, as many at a time as the host has CPU cores, and people see first steps early. In its first
+`part_s` device-seconds a job computes side by side with the others there; then it leaves, and competes for devices
+and seats like any other.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import math
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
-from weft.core.commands import Seating
+from weft.core.bounds import cpu_counts, host_of
+from weft.core.commands import Allocation, Seating
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
@@ -21,6 +23,8 @@ from weft.core.view import View
 MOST_MEMBERS = 8
 """So many jobs at most compute on one device for that: with more of them each would get next to nothing."""
 
+SEATS_FREED = (Change.LEFT, Change.STARTUP)
+"""What may have left a seat, or a core for a start-up."""
 Peers = Callable[[Job, Job], bool]
 
 
@@ -52,10 +56,13 @@ class FirstSeats:
         if not self._has_news(view):
             return []
         devices = dict(_held_alone(view, leaving)) if self._waiting else {}
+        cores = _cores_for_startups(view)
         offers = list[Offer]()
         for guest in self._waiting.values():
-            found = self._device_for(view, guest, devices, are_peers)
+            with_core = {device: jobs for device, jobs in devices.items() if cores.get(_host(view, device), 1) > 0}
+            found = self._device_for(view, guest, with_core, are_peers)
             if found is not None:
+                cores[_host(view, found)] = cores.get(_host(view, found), math.inf) - 1
                 holder = devices[found][0]
                 devices[found].append(guest)
                 seating = Seating(((found[0], 1 << found[1]),), speed=1.0 / len(devices[found]))
@@ -90,7 +97,7 @@ class FirstSeats:
         if not self._waiting:
             return False
         self._waiting = {job.id: job for job in self._waiting.values() if job.id in view.jobs and _may_sit(job)}
-        has_left = any(change is Change.LEFT or not job.is_computing for change, job in view.changes)
+        has_left = any(change in SEATS_FREED or not job.is_computing for change, job in view.changes)
         return is_anew or bool(newcomers) or has_left or before != self._holders
 
     def _device_for(self, view: View, guest: Job, devices: dict[Device, list[Job]], are_peers: Peers) -> Device | None:
@@ -103,6 +110,25 @@ class FirstSeats:
             if fits(view.ledger, device, together):
                 return device
         return None
+
+
+def _cores_for_startups(view: View) -> dict[str, float]:
+    """Of each host whose CPU cores are known, how many are left for start-ups. Imports are work for a core: if more of
+    them share one, all end late, and none of them sooner than in turn."""
+    cores: dict[str, float] = dict(cpu_counts(view.nodes, view.is_present))
+    for job in (*view.running.values(), *view.seated.values()):
+        if job.is_starting(view.now) or (job.generation == 1 and job.since_s == view.now):
+            for host in {_host(view, device) for device in devices_of(_where(job))} & cores.keys():
+                cores[host] -= 1
+    return cores
+
+
+def _where(job: Job) -> Allocation:
+    return job.seating.allocation if job.seating else job.allocation
+
+
+def _host(view: View, device: Device) -> str:
+    return host_of(view.nodes[device[0]])
 
 
 def _may_sit(job: Job) -> bool:

@@ -125,11 +125,15 @@ def fitting(
 
     All others would be tried in vain at every spot, and who comes after them would never be tried.
     """
+    needs = [(job, least_bytes(job.memory)) for job in guests if job.memory]
+    enough_bytes = max((need_bytes for _, need_bytes in needs), default=0)
     most_bytes = dict[tuple[int, str], int]()
-    for spot in spots:
+    for spot in spots if needs else ():
         kind = (len(devices_of(spot.allocation)), view.nodes[spot.allocation[0][0]].device_type)
-        most_bytes[kind] = max(most_bytes.get(kind, -1), spot.spare_bytes(view))
-    return [job for job in guests if job.memory and _fits_one(job, least_bytes(job.memory), most_bytes)]
+        known_bytes = most_bytes.get(kind, -1)
+        if known_bytes < enough_bytes:
+            most_bytes[kind] = max(known_bytes, spot.spare_bytes(view))
+    return [job for job, need_bytes in needs if _fits_one(job, need_bytes, most_bytes)]
 
 
 def _fits_one(job: Job, least_bytes: int, most_bytes: Mapping[tuple[int, str], int]) -> bool:
