@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 from box import SETTINGS, Attack, Box
 
+from waiting import wait_until
 from weft.control.fold import load_desk
 from weft.control.home_log import folded, open_log
-from weft.control.reconciliation import Idle
+from weft.control.reconciliation import Idle, attempts_on_disk
 from weft.control.repair import Repaired, repair, restore
 from weft.control.row_faults import KEYS
 from weft.control.store import Store, scripts
@@ -74,6 +75,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
         box.submit("--after", running, "--", "true")
         failed = box.submit("--name", "a name of some length " * 8, "--", "false")
         box.wait_for(failed)
+        wait_until(lambda: set(attempts_on_disk(box.home)) == {running}, "the ends of all others are acknowledged")
         for which in ("daemon", "coordinator"):
             box.kill(which)
         folder = box.folder / "sample"
