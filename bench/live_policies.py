@@ -17,7 +17,7 @@ JOB = str(Path(__file__).with_name("share_job.py"))
 STEPS = (3000, 1500, 800, 400, 200, 100, 75, 50)
 """The longest comes first, which is the worst for who serves by arrival."""
 SHAPE = ("768", "0")
-"""About 10 ms a step on one core: the longest job takes half a minute, its imports a tenth of that."""
+"""About 10 ms a step on one core: the longest job computes for about half a minute, and imports for about 5 s."""
 OTHERS = ("fifo", "tiresias-l", "gandiva", "salus")
 ROUNDS = 3
 IMPORT_S = 8.0

@@ -48,7 +48,7 @@ def growth_of(desk: Desk, job_id: str, progress: Mapping[str, Any]) -> Measureme
 
 
 def first_step_of(desk: Desk, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
-    """From what a node says of a job every second: that it has made its first step, if nobody knew that."""
+    """From what a node says of a job every second: that it has made its first step, if the log has none yet."""
     record = desk.records.get(job_id)
     if record is None or not record.is_alive or not _is_number(progress.get("step")) or not progress["step"]:
         return None

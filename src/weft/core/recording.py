@@ -156,7 +156,7 @@ def _measured(ledger: Ledger, event: Measured, now: float) -> None:
     job = ledger.jobs.get(event.job_id)
     if job is None or job.generation != event.generation:
         return  # a late word of a lease that is over
-    ledger.end_startup(job, now)  # nobody measures a job without steps
+    ledger.end_startup(job, now)  # a job without steps is not measured
     before, job.measured = job.memory, event
     if not event.neighbours:
         where = job.seating.allocation if job.seating else job.allocation or job.last_allocation

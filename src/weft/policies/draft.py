@@ -233,7 +233,7 @@ def protection_end(job: Job, started_s: float) -> float:
 
 
 def protected_until(job: Job) -> float:
-    """Until when nobody takes a running job's devices: by its minimum run time, or while it starts up."""
+    """Until when a running job is not preempted: by its minimum run time, or while it starts up."""
     return max(protection_end(job, job.since_s), job.startup_kept_until_s)
 
 
