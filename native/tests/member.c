@@ -84,7 +84,7 @@ static void spin(uint64_t until_ns)
 static void have_memory(void)
 {
     struct weft_lane *lane = member.lane.lane;
-    if (lane->reserved >= sizeof(struct shared))
+    if (weft_reserved(&member.lane) >= sizeof(struct shared)) /* not what the page says: another member writes there */
         return;
     if (posix_fallocate(member.lane.memory, 0, sizeof(struct shared)) != 0)
         fail("no room for the lane's memory");

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from office import BEGIN, batch_of, request
 
 from weft.control import store as stores
+from weft.control.checksums import COVERED, is_intact
 from weft.control.clock import Mark
 from weft.control.outcome import Outcome
 from weft.control.record import Record, State
@@ -150,6 +152,43 @@ def test_a_job_has_one_live_attempt_at_most(with_environment: Store) -> None:
 def test_an_attempt_that_is_over_has_a_time_and_a_known_outcome(store: Store, changed: dict[str, Any]) -> None:
     with pytest.raises(StoreError):
         written(store, attempts=(attempt(1, **changed),))
+
+
+AS_SUBMITTED = ("id", "number", "array_index", "name", "tenant", "class", "submitted_at", "request")
+"""Columns of a job that no later write changes."""
+LATER: dict[str, dict[str, Any]] = {
+    "attempts": {
+        "devices": '["cpu:1"]', "lane_base": 7, "lane_weight": 9, "granted_at": BEGIN + 1, "started_at": BEGIN + 2,
+        "ended_at": BEGIN + 3, "outcome": "lost", "exit_code": 3,
+    },
+    "jobs": {
+        "state": "FAILED", "reason": "it failed", "exit_code": 3, "attempt": 4, "is_alive": 1, "failures": 5,
+        "losses": 6, "preemptions": 7, "unseats": 8, "started_at": BEGIN + 1, "finished_at": BEGIN + 2,
+        "not_before": BEGIN + 3, "ending": '["a", "b"]', "run_s": 9.0, "wait_s": 10.0, "steps": 11,
+        "step_rate_hz": 12.0, "persistent_bytes": 13, "ephemeral_bytes": 14, "overflow_bytes": 15, "peak_bytes": 16,
+    },
+}  # fmt: skip
+"""Another value for every other column that a checksum covers."""
+
+
+@pytest.mark.parametrize("table", LATER)
+def test_a_row_that_is_written_again_has_all_that_its_checksum_covers(with_environment: Store, table: str) -> None:
+    first = {"jobs": job(), "attempts": attempt(1)}[table]
+    again = {**first, **LATER[table]}
+    fixed = {"jobs": AS_SUBMITTED, "attempts": ("job", "attempt")}[table]
+    assert {*fixed, *LATER[table]} == {*COVERED[table]}
+    assert all(first[column] != again[column] for column in LATER[table])
+    for row in (first, again):
+        with_environment.commit(Batch(MARK, [], **{table: [row]}))
+    (found,) = rows_of(with_environment, table)
+    assert {column: found[column] for column in LATER[table]} == LATER[table]
+    assert is_intact(table, found)
+
+
+def rows_of(store: Store, table: str) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(store.path)) as db:
+        db.row_factory = sqlite3.Row
+        return [dict(row) for row in db.execute(f"SELECT * FROM {table}")]  # noqa: S608
 
 
 def test_no_two_elements_of_an_array_have_one_index(with_environment: Store) -> None:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot
 from weft.home import Home
 from weft.node.private import SHARED_MEMORY
+from weft.node.records import read_record, write_record
 
 PAGE_BYTES = 4096
 SLEEP = "import time; time.sleep(600)"
@@ -412,6 +413,25 @@ def test_a_dry_run_changes_nothing(sample: Sample, tmp_path: Path) -> None:
     assert {name: after[name] for name in before if name != "weft.db-shm"} == {
         name: content for name, content in before.items() if name != "weft.db-shm"
     }
+
+
+@pytest.mark.parametrize("lost", ["jobs", "attempts"])
+def test_a_job_whose_end_was_not_acknowledged_is_recovered(
+    sample: Sample, tmp_path: Path, attack: Attack, lost: str
+) -> None:
+    """The record of its attempt is still on disk, and one of its rows is damaged: the coordinator reports the end
+    again, so the repaired log has the attempt as a live one."""
+    with attack(f"log damage: the row of {lost} of a job whose end was not acknowledged"):
+        home = sample.copy(tmp_path / "home")
+        running = read_record(home, str(RUNNING), 1)
+        assert running is not None
+        (home.root / "jobs" / str(FAILED) / "attempts" / "1").mkdir(parents=True)
+        write_record(home, replace(running, job=str(FAILED)))
+        key = {"jobs": "id", "attempts": "job"}[lost]
+        changed(f"UPDATE {lost} SET exit_code = 77 WHERE {key} = '{FAILED}'")(home)  # noqa: S608
+        done = judge(sample, home, tmp_path / "scratch.db")
+        assert done is not None
+        assert done.settled.recovered == ([str(FAILED)] if lost == "jobs" else [])
 
 
 def test_what_a_repair_says_is_whole(sample: Sample, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def together(trio: tuple[str, ...], library: Path | None = None) -> list[tuple[s
         for (name, *rest), (out, err, code), running in zip(words, ended, all_running, strict=True):
             assert code == 0 or library, err
             outs.append((out, bare(SCRIPTS / f"{name}.py", *rest), running.task.status().ranks[0]))
-        assert not lane.exists(), "the last member removes the lane's page"
+        assert library or not lane.exists(), "the last member removes the lane's page, unless it crashed"
         return outs
 
 
@@ -67,6 +67,7 @@ def test_three_scripts_in_one_lane_do_what_they_do_alone(trio: tuple[str, ...]) 
 
 
 def test_without_copying_survivors_out_values_would_be_wrong() -> None:
-    """That is, the test above can tell: with one trio at least, for one alone may by chance not meet in a step."""
+    """That is, the test above can tell. A trio may by chance hand over only where nothing survives, above all while
+    other programs use the cores, so several get several tries."""
     broken = build("libbroken.so", *LIBRARY, flags=("-fPIC", "-shared", "-DWEFT_NO_COPY_OUT"))
-    assert any(out != alone for trio in TRIOS[:3] for out, alone, _ in together(trio, broken))
+    assert any(out != alone for trio in 4 * TRIOS[:3] for out, alone, _ in together(trio, broken))

@@ -172,7 +172,7 @@ INSERT INTO attempts (job, attempt, devices, lane_base, lane_weight, granted_at,
 VALUES (:job, :attempt, :devices, :lane_base, :lane_weight, :granted_at, :started_at, :ended_at, :outcome, :exit_code,
   :checksum)
 ON CONFLICT (job, attempt) DO UPDATE SET devices = excluded.devices, lane_base = excluded.lane_base,
-  lane_weight = excluded.lane_weight, started_at = excluded.started_at,
+  lane_weight = excluded.lane_weight, granted_at = excluded.granted_at, started_at = excluded.started_at,
   ended_at = excluded.ended_at, outcome = excluded.outcome, exit_code = excluded.exit_code,
   checksum = excluded.checksum;
 
