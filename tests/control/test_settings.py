@@ -89,16 +89,19 @@ def test_a_policy_changed_while_weft_ran_stays_until_somebody_says_otherwise(tmp
 
     store = Store(tmp_path / "weft.db")
     filed = Settings(policy="fifo")
-    assert chosen_policy(store, filed, filed).label == "fifo"
+    assert chosen_policy(store, filed, filed, is_asked=False).label == "fifo"
     store.put_settings([("policy", "srtf")])  # as PUT /v1/policy does
-    assert chosen_policy(store, filed, filed).label == "srtf"
-    assert chosen_policy(store, Settings(policy="las"), filed).label == "las", "a flag"
-    assert chosen_policy(store, filed, filed).label == "las"
+    assert chosen_policy(store, filed, filed, is_asked=False).label == "srtf"
+    assert chosen_policy(store, Settings(policy="las"), filed, is_asked=True).label == "las", "a flag"
+    assert chosen_policy(store, filed, filed, is_asked=False).label == "las"
+    assert chosen_policy(store, filed, filed, is_asked=True).label == "fifo", "a flag that says what weft.toml says"
     changed = Settings(policy="fair")
-    assert chosen_policy(store, changed, changed).label == "fair", "a new weft.toml"
+    assert chosen_policy(store, changed, changed, is_asked=False).label == "fair", "a new weft.toml"
     with pytest.raises(InputError, match="unknown policy"):
-        chosen_policy(store, Settings(policy="typo"), changed)
-    assert chosen_policy(store, changed, changed).label == "fair", "what could not be chosen is not remembered"
+        chosen_policy(store, Settings(policy="typo"), changed, is_asked=True)
+    assert chosen_policy(store, changed, changed, is_asked=False).label == "fair", (
+        "what could not be chosen is not remembered"
+    )
     store.put_settings([("policy", "gone.py:Mine")])
-    assert chosen_policy(store, changed, changed).label == "fair", "a file of one's own that has gone"
+    assert chosen_policy(store, changed, changed, is_asked=False).label == "fair", "a file of one's own that has gone"
     store.close()

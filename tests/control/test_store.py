@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,11 +19,18 @@ from office import BEGIN, batch_of, request
 from weft.control import store as stores
 from weft.control.checksums import COVERED, is_intact
 from weft.control.clock import Mark
+from weft.control.fold import load_desk
+from weft.control.home_log import open_log, read_problems
 from weft.control.outcome import Outcome
+from weft.control.reconciliation import Idle
 from weft.control.record import Record, State
 from weft.control.store import Batch, Fact, Store, StoreError, scripts, upgrade
 from weft.core.errors import WeftError
+from weft.core.plain import KINDS
+from weft.core.snapshot import snapshot
+from weft.home import Home
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 MARK = Mark(BEGIN, "this boot", 5.0)
 
 
@@ -277,6 +287,46 @@ def test_environments_go_with_the_last_job_that_lives_or_ended_lately(with_envir
     assert b"SECRET" not in b"".join(
         bytes(row[0], "utf-8") for row in store._db.execute("SELECT body FROM environments")
     )
+
+
+# ---- what is on disk
+
+
+def test_a_log_of_version_0_1_0_folds_to_the_same_state(tmp_path: Path) -> None:
+    """It was written before classes got other names. The policy decides nothing here, so what is folded is the log."""
+    with closing(sqlite3.connect(tmp_path / "weft.db")) as db:
+        db.executescript((FIXTURES / "log-of-0.1.0.sql").read_text())
+    with closing(Store(tmp_path / "weft.db")) as store:
+        desk = load_desk(store, Idle(), {})
+        jobs = {job_id: desk.state(job_id) for job_id in desk.records}
+        folded = {"ledger": snapshot(desk.scheduler.ledger), "jobs": jobs}
+    assert json.loads(json.dumps(folded)) == json.loads((FIXTURES / "log-of-0.1.0.folded.json").read_text())
+
+
+def test_the_kinds_of_rows_are_those_of_version_0_1_0() -> None:
+    """Kinds may be added, never changed or taken away."""
+    folded = (
+        "Submitted Finished Failed Lost Launched Stepped Progressed Measured Grown Cancelled Held Released NodeJoined "
+        "NodeLost DevicesBlocked Woken Start Preempt Seat Unseat"
+    )
+    assert KINDS.keys() >= set(folded.split())
+    noted = (stores.NOTED, stores.REPORTED, stores.STOPPING, stores.ENDED, stores.POLICY_CHANGED, stores.SETTLED)
+    assert noted == ("Noted", "Reported", "Stopping", "Ended", "PolicyChanged", "Settled")
+
+
+def test_another_program_may_read_the_log_while_it_is_open(tmp_path: Path) -> None:
+    """The last program to close a database removes its write-ahead log. SQLite's lock says that we are still there,
+    unless a descriptor of the file is closed somewhere in this process: that drops the lock."""
+    home = Home(tmp_path)
+    (tmp_path / "jobs").mkdir()
+    read = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM log').fetchall()"
+    with closing(open_log(home)) as store:
+        for look in (lambda: None, lambda: read_problems(home), lambda: Store(home.database).close()):
+            look()
+            subprocess.run([sys.executable, "-c", read, home.database], check=True)
+            assert store.watch is not None
+            assert store.watch.trouble == ""
+            written(store)
 
 
 def test_every_query_that_is_asked_for_is_there() -> None:

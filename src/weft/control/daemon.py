@@ -141,11 +141,12 @@ def _listen_at(home: Home, path: Path) -> socket.socket:
     return _listen(path)
 
 
-def chosen_policy(store: Store, settings: Settings, filed: Settings) -> NamedPolicy:
-    """A policy that was changed while weft ran stays until a flag, a variable or a new weft.toml says otherwise."""
+def chosen_policy(store: Store, settings: Settings, filed: Settings, *, is_asked: bool) -> NamedPolicy:
+    """A policy that was changed while weft ran stays until a flag or a variable (`is_asked`) or a new weft.toml says
+    otherwise."""
     changed = store.setting("policy")
     named = None
-    if changed and settings.policy == filed.policy == store.setting("policy in weft.toml"):
+    if changed and not is_asked and filed.policy == store.setting("policy in weft.toml"):
         try:
             named = policies_asked(changed)[0]
         except InputError as error:  # a file of one's own that is gone
@@ -206,7 +207,8 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
                     discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
                 if settings.fence == "cgroup":
                     find_fences(settings.fence, home.root)
-                named = chosen_policy(store, settings, filed)
+                is_asked = bool(flags["policy"] or environ.get("WEFT_POLICY"))
+                named = chosen_policy(store, settings, filed, is_asked=is_asked)
                 sys.setswitchinterval(SWITCH_S)
                 os.chdir("/")  # the folder it was started in is nobody's business, and may go
                 asyncio.run(serve(home, settings, filed, named, store, has_node))

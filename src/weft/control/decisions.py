@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from weft.control.company import common, computing, place_of
 from weft.control.orders import Order, pause_order, run_order, stop_order
 from weft.control.record import Record
+from weft.control.store import NOTED
 from weft.core.commands import Allocation, Command, Preempt, Seat, Seating, Start, Stop, Tell, Unseat, WakeAt
 from weft.core.events import Launched
-from weft.core.plain import plain, plain_reason
+from weft.core.plain import KIND_OF, plain, plain_reason
 from weft.core.reasons import Code
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _carry_out(desk: Desk, command: Command, now: float) -> None:
             pass  # who cancels has seen to that
         case Tell(job_id, reason):
             if job_id in desk.records:
-                desk.note("Noted", job_id, {"job_id": job_id, "reason": plain_reason(reason)})
+                desk.note(NOTED, job_id, {"job_id": job_id, "reason": plain_reason(reason)})
         case Preempt() | Unseat():
             _pause(desk, command)
         case Start():
@@ -110,7 +111,7 @@ def _pause(desk: Desk, command: Preempt | Unseat) -> None:
         others = _others_on(desk, record.id, desk.job(record.id).last_allocation)
         ids = [one.id for one, _ in others]
         desk.out.orders.append(pause_order(record, command.generation, _needed_bytes(others), ids))
-    desk.note(type(command).__name__, record.id, plain(command))
+    desk.note(KIND_OF[type(command)], record.id, plain(command))
 
 
 def _make_room(desk: Desk, comers: set[str]) -> None:
@@ -134,7 +135,7 @@ def _run_on(desk: Desk, command: Start | Seat, place: Start | Seating, now: floa
     record = desk.records[command.job_id]
     record.devices = tuple(map(desk.floor.name, desk.floor.held(desk.scheduler.ledger, place.allocation)))
     record.lane_base, record.lane_weight = place.base, place.weight
-    desk.note(type(command).__name__, record.id, plain(command))
+    desk.note(KIND_OF[type(command)], record.id, plain(command))
     if not record.is_alive:
         launch(desk, record, now)
     else:

@@ -39,7 +39,7 @@ from weft.control.store import Fact
 from weft.core.errors import WeftError
 from weft.core.events import Event, Released, Submitted, Woken
 from weft.core.job import Job
-from weft.core.plain import plain
+from weft.core.plain import KIND_OF, plain
 from weft.core.reasons import Code
 from weft.core.scheduler import Scheduler
 from weft.core.values import EPSILON_S
@@ -171,7 +171,7 @@ class Desk:
         """Record what happened, for good if the instant is made durable."""
         self.scheduler.record([event], now)
         job_id = event.job.id if isinstance(event, Submitted) else getattr(event, "job_id", None)
-        self.note(type(event).__name__, job_id, plain(event))
+        self.note(KIND_OF[type(event)], job_id, plain(event))
 
     def note(self, kind: str, job_id: str | None, body: dict[str, Any]) -> None:
         """Put a fact into the log."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from weft.control.dependencies import hopeless
 from weft.control.orders import stop_order
 from weft.control.record import Ending, Record, State
+from weft.control.store import ENDED, STOPPING
 from weft.core.events import Cancelled, Failed, Finished, Held, Released
 from weft.core.reasons import Code, Reason
 
@@ -46,7 +47,7 @@ def _stop(desk: Desk, record: Record, ending: Ending, now: float) -> None:
     if record.ending is None:
         record.ending = ending
         desk.roster.stopping[record.id] = record
-        desk.note("Stopping", record.id, {"state": ending.state, "reason": ending.reason})
+        desk.note(STOPPING, record.id, {"state": ending.state, "reason": ending.reason})
         desk.out.orders.append(stop_order(record, desk.job(record.id).generation))
         hold_stopping(desk, now)
 
@@ -63,7 +64,7 @@ def _end_one(desk: Desk, record: Record, ending: Ending, now: float) -> None:
     desk.out.rows[record.id] = record.row(
         ending.state, reason=ending.reason, exit_code=ending.exit_code, finished_at=now, **spent
     )
-    desk.note("Ended", record.id, {"state": ending.state, "reason": ending.reason})
+    desk.note(ENDED, record.id, {"state": ending.state, "reason": ending.reason})
     if record.array_limit is not None and Code.ARRAY_LIMIT not in job.held_for:
         _let_in_next(desk, record.number, now)
 

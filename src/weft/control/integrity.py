@@ -21,7 +21,7 @@ from weft.control.store import QUERIES, scripts, upgrade
 from weft.control.watermark import Watermark, highest_job_folder, read_watermark, wal_salts
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node.regular import WrongKindError, open_regular, wrong_kind
+from weft.node.regular import WrongKindError, check_regular, open_regular, wrong_kind
 
 CHECKED_AT_ONCE_BYTES = 16 << 20
 MOST_PROBLEMS = 1000
@@ -78,7 +78,7 @@ def content_problems(db: sqlite3.Connection) -> list[str]:
 def reading(database: Path) -> Iterator[sqlite3.Connection]:
     """A database, read-only. What SQLite says against it is raised as damage."""
     try:
-        os.close(open_regular(database, os.O_RDONLY))  # SQLite would wait for a fifo
+        check_regular(database)  # SQLite would wait for a fifo
     except OSError as error:
         raise DamageError([f"the log {database} cannot be opened: {error.strerror}"]) from error
     try:

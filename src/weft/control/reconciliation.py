@@ -20,7 +20,7 @@ from weft.control.fold import load_desk
 from weft.control.models import JobRequest
 from weft.control.outcome import Outcome
 from weft.control.record import Record, spec_for
-from weft.control.store import Batch, Store
+from weft.control.store import SETTLED, Batch, Store
 from weft.control.watermark import Watermark
 from weft.core.errors import WeftError
 from weft.core.events import Lost, Submitted
@@ -99,7 +99,7 @@ def settle(store: Store, on_disk: OnDisk, reached: Watermark, instance: str) -> 
         spent = {"run_s": job.held_s(now), "wait_s": job.wait_s(now)}
         out.rows[job_id] = desk.records[job_id].row(desk.state(job_id), **spent)
     settings = [("log id", reached.log), ("instance", instance), ("last number", str(last_number))]
-    desk.note("Settled", None, {"last_number": last_number})
+    desk.note(SETTLED, None, {"last_number": last_number})
     batch = Batch(
         Clock(store.last_mark()).mark(now),
         out.facts,

@@ -8,7 +8,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +30,12 @@ NUMBERED = re.compile(r"(\d{4})-.*\.sql")
 
 class StoreError(WeftError):
     """The log could not be written; what was to be written is not acknowledged, and not so."""
+
+
+NOTED, REPORTED, STOPPING, ENDED, POLICY_CHANGED, SETTLED = (
+    "Noted", "Reported", "Stopping", "Ended", "PolicyChanged", "Settled",
+)  # fmt: skip
+"""Kinds of rows that the ledger does not fold; `core.plain.KINDS` has the others. They are on disk: none may change."""
 
 
 @value
@@ -71,7 +77,8 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.watch: Watch | None = None
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # SQLite would make it readable to all
+        with suppress(FileExistsError):  # SQLite would make it readable to all
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self._db = _connect(path)
         upgrade(self._db, scripts())
         self._db.execute("PRAGMA journal_mode = WAL")

@@ -12,6 +12,7 @@ from weft.control.endings import end
 from weft.control.inputs import Cancel, ChangePolicy, Hold, Pause, Release, StopAll, Submit
 from weft.control.record import Ending, Record, State, spec_for
 from weft.control.refusals import already_over, being_ended, check_fits, no_such_job, not_waiting
+from weft.control.store import POLICY_CHANGED
 from weft.core.errors import InputError
 from weft.core.events import Held, Released, Submitted
 from weft.core.reasons import Code, Reason
@@ -110,7 +111,7 @@ def change_policy(desk: Desk, wish: ChangePolicy, now: float) -> Answer:
     desk.scheduler.change_policy(wish.policy)
     desk.wake_at = math.inf
     desk.policy_error = ""
-    desk.note("PolicyChanged", None, {"policy": wish.name})
+    desk.note(POLICY_CHANGED, None, {"policy": wish.name})
     desk.out.settings.append(("policy", wish.name))
     return {"policy": wish.name}
 

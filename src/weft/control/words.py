@@ -12,6 +12,7 @@ from weft.control.floor import Floor
 from weft.control.inputs import Devices, Hello, Report
 from weft.control.record import Ending, Loss, Record
 from weft.control.retrying import ending_of
+from weft.control.store import REPORTED
 from weft.core.events import DevicesBlocked, Held, Lost, NodeJoined, NodeLost, Progressed
 from weft.core.reasons import Code, Reason
 
@@ -53,7 +54,7 @@ def report(desk: Desk, word: Report, now: float) -> None:
         return  # late, or said twice
     desk.settling.discard((record.id, record.attempt))
     body = {key: value for key, value in word.body.items() if key != "progress"}
-    desk.note("Reported", record.id, {"what": word.what, "attempt": word.attempt, **body})
+    desk.note(REPORTED, record.id, {"what": word.what, "attempt": word.attempt, **body})
     match word.what:
         case "started":
             record.pids = tuple(word.body.get("pids", ()))

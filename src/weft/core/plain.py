@@ -35,31 +35,29 @@ Plain = dict[str, Any]
 Decided = Start | Preempt | Seat | Unseat
 
 KINDS: Mapping[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        Submitted,
-        Finished,
-        Failed,
-        Lost,
-        Launched,
-        Stepped,
-        Progressed,
-        Measured,
-        Grown,
-        Cancelled,
-        Held,
-        Released,
-        NodeJoined,
-        NodeLost,
-        DevicesBlocked,
-        Woken,
-        Start,
-        Preempt,
-        Seat,
-        Unseat,
-    )
+    "Submitted": Submitted,
+    "Finished": Finished,
+    "Failed": Failed,
+    "Lost": Lost,
+    "Launched": Launched,
+    "Stepped": Stepped,
+    "Progressed": Progressed,
+    "Measured": Measured,
+    "Grown": Grown,
+    "Cancelled": Cancelled,
+    "Held": Held,
+    "Released": Released,
+    "NodeJoined": NodeJoined,
+    "NodeLost": NodeLost,
+    "DevicesBlocked": DevicesBlocked,
+    "Woken": Woken,
+    "Start": Start,
+    "Preempt": Preempt,
+    "Seat": Seat,
+    "Unseat": Unseat,
 }
-"""What a log is made of, by name."""
+"""What a log is made of, by the kind of its rows. Kinds are on disk: a class may be renamed, a kind never is."""
+KIND_OF: Mapping[type, str] = {made: kind for kind, made in KINDS.items()}
 
 
 def plain(fact: Event | Decided) -> Plain:

@@ -98,7 +98,7 @@ TEMPLATES = {
     Code.TENANT_LIMIT: "needs {2} devices; tenant {0} may hold {1} at once",
     Code.BETTER_LATER: "would end sooner by waiting its turn for {0}",
     Code.NEXT_DECISION: "fits; starts with the next decision",
-    Code.TAKES_TURNS: "waits for its turn on devices of {0}, which it shares with {1} others",
+    Code.TAKES_TURNS: "waits for its turn on devices of {0}; other jobs there: {1}",
     Code.IN_LINE: "waits its turn behind {0} others",
     Code.SEAT_BLOCKED: "its seat is on a device that somebody else uses",
     Code.NO_SHARING: "the policy lets nobody share devices",

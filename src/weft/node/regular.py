@@ -52,6 +52,22 @@ def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
     return fd
 
 
+def check_regular(path: Path) -> None:
+    """That a regular file is there, or a link to one, found out without opening it.
+
+    For files that SQLite has open: as soon as a process closes any descriptor of such a file, the kernel drops all
+    locks that the process has on it, and SQLite's are among them.
+    """
+    try:
+        is_regular = stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in OF_ANOTHER_KIND or (error.errno == errno.ENOENT and path.is_symlink()):
+            raise wrong_kind(path) from error
+        raise
+    if not is_regular:
+        raise wrong_kind(path)
+
+
 def read_regular(path: Path, most_bytes: int = LARGEST_BYTES) -> bytes:
     """What is in a regular file, up to a limit."""
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
