@@ -6,7 +6,7 @@ arrivals are taken in, then one decision says who runs until the next event.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from math import inf, nextafter
+from math import floor, inf, nextafter
 
 TINY = 1e-6  # seconds left (or device-seconds short of a threshold) that count as nothing
 
@@ -33,6 +33,12 @@ class Job:
         """Device-seconds received so far."""
         return self.gang * self.served_by(now_s)
 
+    def attained_before(self, quantum_began_s: float, now_s: float) -> float:
+        """The same without what a running job has received since the quantum, or since it started."""
+        if self.since_s is None:
+            return self.attained(now_s)
+        return self.attained(max(quantum_began_s, self.since_s))
+
     def when_served(self, served_s: float) -> float:
         """The time at which this job, if it keeps running, has been given `served_s` seconds in all."""
         return self.since_s + (served_s - self.served_s)
@@ -52,14 +58,19 @@ def queue_of(job: Job, now_s: float, thresholds: Iterable[float]) -> int:
     return sum(threshold <= attained + TINY for threshold in thresholds)
 
 
-def order_key(policy: str, now_s: float, thresholds: tuple[float, ...]) -> Callable[[Job], object]:
+def quanta_by(now_s: float, quantum_s: float) -> int:
+    return floor(now_s / quantum_s + 1e-9)
+
+
+def order_key(policy: str, now_s: float, quantum_s: float, thresholds: tuple[float, ...]) -> Callable[[Job], object]:
     """What jobs are sorted by; the sort is stable, so ties stay by arrival, then by place in the trace."""
+    quantum_began_s = quanta_by(now_s, quantum_s) * quantum_s
     keys: dict[str, Callable[[Job], object]] = {
         "fifo": lambda job: job.since_s is None,  # what runs keeps its devices
         "backfill": lambda job: job.since_s is None,
         "srtf": lambda job: job.remaining_s(now_s),
         "srsf": lambda job: job.remaining_s(now_s) * job.gang,
-        "las": lambda job: job.attained(now_s),
+        "las": lambda job: job.attained_before(quantum_began_s, now_s),
         "tiresias-l": lambda job: (queue_of(job, now_s, thresholds), job.first_start_s),
     }
     return keys[policy]
@@ -126,7 +137,7 @@ def simulate(
         if to_come:
             events.append(to_come[0].arrival_s)
         if policy == "las" and len(running) < len(live):
-            events.append(now_s + quantum_s)
+            events.append((quanta_by(now_s, quantum_s) + 1) * quantum_s)
         if policy == "tiresias-l":
             events += [at_s for job in running for at_s in threshold_times(job, now_s, thresholds)]
         now_s = max(min(events), nextafter(now_s, inf))  # rounding must never make time stand still
@@ -140,7 +151,7 @@ def simulate(
         running = [job for job in running if job.place not in finish_s]
 
         # One decision.
-        ordered = sorted(live, key=order_key(policy, now_s, thresholds))
+        ordered = sorted(live, key=order_key(policy, now_s, quantum_s, thresholds))
         chosen = choose(ordered, devices, head_blocks=policy == "fifo")
         hand_over(running, chosen, now_s)
         running = chosen

@@ -11,6 +11,7 @@ from weft.core.commands import Preempt, Start
 from weft.core.events import Finished, Woken
 from weft.core.plan import Plan
 from weft.core.reasons import Code
+from weft.policies.registry import POLICIES
 
 PREEMPTING = [
     ("srtf", {}),
@@ -59,6 +60,14 @@ def test_a_running_job_keeps_its_devices_for_its_minimum_run_time(
     assert running(scheduler) == {"second"}
 
 
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_frequent_decisions_do_not_make_equal_jobs_take_turns(make: Make, name: str) -> None:
+    scheduler = make(name, 1)
+    scheduler.handle([submitted("a", declared_steps=500.0), submitted("b", declared_steps=500.0)], 0.0)
+    stops = sum(len(preempted(scheduler.handle([], 1.0 + i / 1000))) for i in range(1000))
+    assert stops <= 2
+
+
 def test_a_non_preempting_policy_lets_jobs_run(make: Make) -> None:
     scheduler = make("backfill", 1)
     scheduler.handle([submitted("long", declared_steps=100.0)], 0.0)
@@ -83,8 +92,8 @@ def test_a_queue_policy_asks_to_be_woken_when_a_job_will_be_demoted(make: Make) 
 def test_a_quantum_counts_only_while_somebody_waits(make: Make) -> None:
     scheduler = make("las", 1, quantum_s=60.0)
     assert wakes(scheduler.handle([submitted("a")], 0.0)) == []
-    assert wakes(scheduler.handle([submitted("b")], 10.0)) == [70.0]
-    assert wakes(scheduler.handle([Finished("b", 1)], 20.0)) == [math.inf]
+    assert wakes(scheduler.handle([submitted("b")], 10.0)) == [60.0]
+    assert wakes(scheduler.handle([Finished("a", 1)], 20.0)) == [math.inf]
 
 
 def test_a_policy_woken_too_early_is_woken_again(make: Make) -> None:

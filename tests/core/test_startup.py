@@ -105,6 +105,19 @@ def test_who_is_launched_over_and_over_is_charged_in_the_end(make: Make) -> None
     assert again.ledger.jobs["a"].is_starting(1119.0)
 
 
+def test_nothing_is_excused_of_a_start_up_when_little_is_left(make: Make) -> None:
+    """Each end of a start-up is a decision: the clock would not advance if they were microseconds long."""
+    scheduler = make("fifo", 1)
+    scheduler.handle([submitted("a")], 0.0)
+    now = 0.0
+    for _ in range(20):
+        job = scheduler.ledger.jobs["a"]
+        scheduler.handle([Launched("a", job.generation, 120.0)], now)
+        assert job.served_from_s == now or job.served_from_s >= now + 12.0
+        now += 90.0
+        scheduler.handle([Lost("a", job.generation)], now)
+
+
 def test_words_of_an_older_lease_are_late_and_nonsense_is_refused(make: Make) -> None:
     scheduler = launched(make)
     scheduler.handle([Stepped("a", 0), Launched("a", 0, 5.0), Stepped("gone", 1)], 10.0)

@@ -122,15 +122,16 @@ class Chaos:
 
     def shepherd_pids(self) -> list[int]:
         """Without those that a shepherd has forked and that are about to become the task."""
-        named = {
-            int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and self._is_shepherd(entry)
-        }
+        names = [entry.name for entry in Path("/proc").iterdir()]
+        named = [int(name) for name in names if name.isdecimal() and self._is_shepherd(int(name))]
         found = {pid: process(pid) for pid in named}
-        return [pid for pid, one in found.items() if one and one.parent not in named]
+        # Whether the parent is a shepherd is asked after the child was seen: a process may have become a shepherd, and
+        # have forked, since its own name was read.
+        return [pid for pid, one in found.items() if one and not self._is_shepherd(one.parent)]
 
-    def _is_shepherd(self, entry: Path) -> bool:
+    def _is_shepherd(self, pid: int) -> bool:
         try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             return False
         is_one = any(word.endswith(b"shepherd.py") for word in words)

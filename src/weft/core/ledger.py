@@ -38,6 +38,10 @@ class Change(StrEnum):
 QUEUED, LEFT = Change.QUEUED, Change.LEFT
 
 
+LEAST_EXCUSED = 0.1
+"""The part of a start-up that is worth excusing."""
+
+
 class Ledger:
     """Live jobs, free devices, service per tenant. Finished jobs are forgotten."""
 
@@ -250,11 +254,13 @@ class Ledger:
         """An attempt was launched: until its first step, or for so long, it is not charged.
 
         In all a job gets no more of that than `startup_s` and what it has been charged: one that fails and is tried
-        again, over and over, would never be charged otherwise.
+        again, over and over, would never be charged otherwise. If less than LEAST_EXCUSED of `startup_s` is left,
+        nothing is excused: each end of a protection is a decision, so remainders of microseconds that grow again
+        with each decision would stop the clock of a policy that preempts at every decision.
         """
         self.settle(job, now)
-        excused_s = startup_s + job.settled_run_s - job.settled_startup_s
-        job.startup_left_s = max(0.0, min(startup_s, excused_s))
+        excused_s = min(startup_s, startup_s + job.settled_run_s - job.settled_startup_s)
+        job.startup_left_s = excused_s if excused_s >= LEAST_EXCUSED * startup_s else 0.0
         job.served_from_s = now + job.startup_left_s
         self.tenants.excuse(job, now)
         self.changes.append((Change.STARTUP, job))
