@@ -14,8 +14,8 @@ import weft
 from figures import Figure
 from live import weft_here
 from weft.core.values import Cluster, JobSpec, Node
-from weft.sim.lived import lived_run
-from weft.sim.metrics import summarise
+from weft.sim.history import lived_run
+from weft.sim.results.summary import summarise
 from weft.sim.trace import TraceJob
 
 TRAIN = Path(__file__).parents[1] / "demo" / "train.py"

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from weft.sim.lived import lived_run
-from weft.sim.metrics import completion_s, queueing_s, summarise
-from weft.sim.report import write_report
-from weft.sim.result import Floats, Run
+from weft.sim.history import lived_run
+from weft.sim.results.report import write_report
+from weft.sim.results.run_result import Floats, Run
+from weft.sim.results.summary import completion_s, queueing_s, summarise
 
 TRAIN = Path(__file__).with_name("train.py")
 REPORT = Path("out/demo.html")

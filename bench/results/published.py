@@ -8,7 +8,7 @@ import workloads
 from tables import FULL, Goal, Outcomes, Scale, Section, days, goals, percent, ratio, seconds, spread, table
 from task import Outcome, Task
 
-from weft.sim.cluster import parse_cluster
+from weft.sim.request import parse_cluster
 
 CLAIRVOYANT = ("srtf", "srsf", "allox")
 PLAIN = ("fifo", "backfill", "yarn-cs", "las", "tiresias-l", "tiresias-g", "fair")

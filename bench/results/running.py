@@ -15,15 +15,14 @@ from task import Outcome, Task, remember
 
 from weft.core.events import Event, Measured, Submitted
 from weft.core.values import JobClass
-from weft.sim.cluster import cluster_text, parse_cluster
 from weft.sim.engine import Simulation
-from weft.sim.metrics import completion_s, queueing_s, summarise
 from weft.sim.named import policies_asked
-from weft.sim.request import Request
-from weft.sim.result import Run
+from weft.sim.request import Request, cluster_text, parse_cluster
+from weft.sim.results.run_result import Run
+from weft.sim.results.summary import completion_s, queueing_s, summarise
 from weft.sim.trace import TraceJob
 from weft.sim.world import Habits, World, load_world
-from weft.sim.world.chance import noise
+from weft.sim.world.seeded_noise import noise
 
 
 def world_of(name: str) -> World:

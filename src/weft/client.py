@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.identity import NotMadeError, check_owner
 from weft.job_request import checked_id, job_request
-from weft.node.regular import user_name
+from weft.system.files import user_name
+from weft.system.runtime_dir import NotMadeError, check_owner
 from weft.unixhttp import Connection
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Client:
         self.restart_s = RESTART_S
         self._connection = Connection(lambda: _socket_of(home_of))
         if start:
-            from weft.starting import start_daemon
+            from weft.daemon_start import start_daemon
 
             start_daemon(self.home)
 
@@ -210,10 +210,10 @@ class Client:
         """
         import codecs
 
-        from weft.tail import Pace, Tail
+        from weft.system.tail import PollingPace, Tail
 
         job, looked_s = self.status(job_id), time.monotonic()
-        followed, pace = Tail(self.home.log(job["id"], task, split=stream == "err"), tail), Pace()
+        followed, pace = Tail(self.home.log(job["id"], task, split=stream == "err"), tail), PollingPace()
         decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""
         try:
             while True:
@@ -340,7 +340,7 @@ class Client:
 
     def _silent(self) -> UnreachableError:
         """Why nobody answered, as far as we can see from here."""
-        from weft.node.processes import process
+        from weft.system.processes import process
 
         text = self.home.daemon_lock.read_text().strip() if self.home.daemon_lock.exists() else ""
         found = process(int(text)) if text.isdecimal() else None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.core.errors import InputError, WeftError
-from weft.identity import make_identity, run_folder
-from weft.node.mounts import file_system
-from weft.node.regular import make_folder
+from weft.system.files import make_folder
+from weft.system.mounts import file_system
+from weft.system.runtime_dir import make_identity, run_folder
 
 NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "lustre", "ceph", "gpfs", "beegfs", "fuse.sshfs", "9p")
 
@@ -113,7 +113,7 @@ class Home:
     def log(self, job_id: str, task: int, *, split: bool = False) -> Path:
         """What a task prints, appended to by every attempt; `split`: its standard error, kept apart on request.
 
-        A job with an output of its own (`--output`) has a link to that here. Read it with `weft.tail`, which opens
+        A job with an output of its own (`--output`) has a link to that here. Read it with `weft.system.tail`: it opens
         nothing but regular files: a job can put anything in its place.
         """
         return self.job(job_id) / f"task-{task}.{'err' if split else 'log'}"

@@ -213,7 +213,7 @@ def _words(command: str | Sequence[str]) -> list[str]:
 
 
 def _check_array(text: str) -> None:
-    from weft.arrays import parse_array
+    from weft.system.units import parse_array
 
     parse_array(text)
 
@@ -255,7 +255,7 @@ def _output(value: str | os.PathLike[str] | None) -> str | None:
 def _begin(value: str | float | None) -> float | None:
     if value is None:
         return None
-    from weft.times import parsed_time
+    from weft.system.units import parsed_time
 
     return parsed_time(value)
 
@@ -304,7 +304,7 @@ def _weight(value: float | None) -> float | None:
 def _bytes(value: str | int | None) -> int | None:
     if not isinstance(value, str):
         return value
-    from weft.node.size import parsed_limit
+    from weft.system.units import parsed_limit
 
     return parsed_limit(value)
 
@@ -312,6 +312,6 @@ def _bytes(value: str | int | None) -> int | None:
 def _seconds(value: str | float | None) -> float | None:
     if not isinstance(value, str):
         return value
-    from weft.durations import parsed_seconds
+    from weft.system.units import parsed_seconds
 
     return parsed_seconds(value)

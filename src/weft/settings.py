@@ -12,8 +12,8 @@ from typing import Any
 from weft.core.errors import InputError
 from weft.core.values import STARTUP_S
 from weft.core.words import closest
-from weft.durations import parsed_seconds
-from weft.node.regular import WrongKindError, read_regular
+from weft.system.files import WrongKindError, read_regular
+from weft.system.units import parsed_seconds
 
 DEFAULT_POLICY = "weft"
 FENCES = ("auto", "cgroup", "scan")

@@ -14,8 +14,8 @@ from command import command_line
 
 from waiting import PATIENCE_S, wait_until
 from weft.home import Home
-from weft.identity import NotMadeError, forget_run_folder
-from weft.node.processes import process
+from weft.system.processes import process
+from weft.system.runtime_dir import NotMadeError, forget_run_folder
 
 Done = subprocess.CompletedProcess[str]
 

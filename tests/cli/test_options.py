@@ -16,7 +16,7 @@ from livehome import Live
 from waiting import wait_until
 from weft.core.errors import InputError
 from weft.job_request import job_request, with_variables
-from weft.times import parsed_time
+from weft.system.units import parsed_time
 
 HERE = datetime(2026, 11, 18, 15, 30).timestamp()  # noqa: DTZ001 - local time, as people write it
 

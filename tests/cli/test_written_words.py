@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.arrays import parse_array
 from weft.core.errors import InputError
-from weft.durations import parsed_seconds
+from weft.system.units import parse_array, parsed_seconds
 
 
 @pytest.mark.parametrize(

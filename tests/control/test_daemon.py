@@ -23,7 +23,7 @@ from waiting import wait_until
 from weft.control.daemon import _listen
 from weft.control.listener import Listener
 from weft.home import Home
-from weft.node.sole import LockedError, holder_of, taken_lock
+from weft.system.lockfile import LockedError, holder_of, taken_lock
 from weft.unixhttp import Connection
 
 STRACE = shutil.which("strace")

@@ -16,7 +16,7 @@ from weft.core.events import Event
 from weft.core.job import Job
 from weft.core.ledger import Ledger
 from weft.home import Home
-from weft.sim.metrics import queueing_s
+from weft.sim.results.summary import queueing_s
 
 SAMPLE = "sample"
 

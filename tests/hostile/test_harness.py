@@ -8,7 +8,7 @@ import pytest
 from box import Attack, Box
 
 from waiting import wait_until
-from weft.node.private import SHARED_MEMORY
+from weft.system.runtime_dir import SHARED_MEMORY
 
 
 def test_a_sandbox_has_its_own_processes_and_shared_memory(box: Box) -> None:

@@ -15,7 +15,7 @@ from box import Attack, Box
 
 from waiting import wait_until
 from weft.home import Home
-from weft.identity import forget_run_folder
+from weft.system.runtime_dir import forget_run_folder
 
 OTHER = 1000
 """Another user."""

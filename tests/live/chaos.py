@@ -28,8 +28,8 @@ from weft.control.fold import load_desk
 from weft.control.store import Store
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.node.processes import process
 from weft.sim.named import policies_asked
+from weft.system.processes import process
 
 WITNESS = Path(__file__).with_name("witness.py")
 SETTINGS = "silent_s = 1.5\nstop_grace_s = 0.5\npause_grace_s = 0.5\nstartup_s = 0.5\nsnapshot_rows = 200\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from nodes import Node, a_node
 
-from weft.node.mounts import is_in_memory
-from weft.node.private import SHARED_MEMORY
+from weft.system.mounts import is_in_memory
+from weft.system.runtime_dir import SHARED_MEMORY
 
 
 @pytest.fixture

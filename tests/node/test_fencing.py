@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from waiting import state_of, wait_until
-from weft.node import fencing, processes
+from weft.node import fencing
 from weft.node.fencing import Tree, end_tree, members
-from weft.node.processes import Process
+from weft.system import processes
+from weft.system.processes import Process
 
 REAPER = "import ctypes, os, time; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
 """A subreaper as a shepherd is one; it reaps what ends."""

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.node import idling, processes
+from weft.node import idling
 from weft.node.line import Line
+from weft.system import processes
 
 FAMILY = """
 import subprocess, sys, threading

@@ -18,10 +18,10 @@ from waiting import PATIENCE_S, state_of, wait_until
 from weft.core.errors import InputError, WeftError
 from weft.node.launch import INJECT, environment, run
 from weft.node.pages import page_for_a_task
-from weft.node.size import parsed_bytes
 from weft.node.watching import signals_held
 from weft.runtime import layout
 from weft.runtime.page import open_page, start_time
+from weft.system.units import parsed_bytes
 
 PYTHON = [sys.executable, "-I", "-S"]
 WEFT_EXEC = [sys.executable, "-W", "error", "-m", "weft.cli.main", "exec"]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from weft.node import processes
 from weft.node.census import MARK
 from weft.node.control_page import ControlPage, create_page
 from weft.node.ownership import PAGE, was_launched_by
 from weft.runtime.procfs import start_time
+from weft.system import processes
 
 LAUNCHER = """
 import os, sys

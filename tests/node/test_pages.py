@@ -14,11 +14,11 @@ import pytest
 
 from waiting import PATIENCE_S, wait_until
 from weft.core.errors import InputError, WeftError
-from weft.node import private
-from weft.node.mounts import UNKNOWN, file_system_in, is_in_memory
 from weft.node.pages import further_pages, make_page, page_for_a_task, remove_page, step_of_leaving
 from weft.runtime import layout
 from weft.runtime.page import Page, create, open_page, start_time
+from weft.system import runtime_dir
+from weft.system.mounts import UNKNOWN, file_system_in, is_in_memory
 
 NOBODY = 2**22 + 1  # above any pid
 
@@ -113,7 +113,7 @@ def test_a_new_page_names_its_launcher_and_is_nobody_elses_to_read(
 def test_a_page_without_a_path_is_in_a_folder_of_ours_and_goes_with_its_further_pages(
     shm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private, "SHARED_MEMORY", shm)
+    monkeypatch.setattr(runtime_dir, "SHARED_MEMORY", shm)
     folder = shm / f"weft-{os.getuid()}"
     folder.mkdir(mode=0o755)
     with page_for_a_task(None) as page:
@@ -127,7 +127,7 @@ def test_a_page_without_a_path_is_in_a_folder_of_ours_and_goes_with_its_further_
 def test_a_page_of_the_same_name_in_our_folder_may_be_another_containers_and_is_left_alone(
     shm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private, "SHARED_MEMORY", shm)
+    monkeypatch.setattr(runtime_dir, "SHARED_MEMORY", shm)
     theirs = shm / f"weft-{os.getuid()}" / f"exec-{os.getpid()}.page"
     theirs.parent.mkdir()
     left_by_a_task(theirs)
@@ -139,7 +139,7 @@ def test_a_page_of_the_same_name_in_our_folder_may_be_another_containers_and_is_
 def test_a_folder_that_another_user_prepared_for_us_is_not_used(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (shm / "trap").mkdir()
     (shm / f"weft-{os.getuid()}").symlink_to(shm / "trap")
-    monkeypatch.setattr(private, "SHARED_MEMORY", shm)
+    monkeypatch.setattr(runtime_dir, "SHARED_MEMORY", shm)
     with page_for_a_task(None) as page:
         folder = Path(page.path).parent
         assert folder.parent == shm
@@ -151,7 +151,7 @@ def test_a_folder_that_another_user_prepared_for_us_is_not_used(shm: Path, monke
 
 def test_without_shared_memory_the_folder_is_the_login_sessions(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (shm / "run").mkdir()
-    monkeypatch.setattr(private, "SHARED_MEMORY", Path("/proc/no such folder"))
+    monkeypatch.setattr(runtime_dir, "SHARED_MEMORY", Path("/proc/no such folder"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(shm / "run"))
     with page_for_a_task(None) as page:
         assert Path(page.path).parent == shm / "run" / "weft"

@@ -9,13 +9,14 @@ import pytest
 
 from weft.home import Home
 from weft.job_request import cleaned
-from weft.node import mounts, serving
+from weft.node import serving
 from weft.node.devices import cpu_devices
 from weft.node.kinds import TABLES_BYTES, Cpu, Cuda, Limits
 from weft.node.launching import limits_of, page_for, task_environment
 from weft.node.records import Record
 from weft.node.serving import NOT_SERVED, Service, preloaded, service_at
 from weft.runtime import layout, native
+from weft.system import mounts
 
 LIBRARY = "/lib/weft/libweft.so"
 SERVED = Service(LIBRARY, "/home/ada/.weft/tier")

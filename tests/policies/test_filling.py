@@ -13,7 +13,7 @@ from weft.core.errors import InputError
 from weft.core.events import Finished, Measured
 from weft.core.values import JobClass
 from weft.policies.registry import POLICIES
-from weft.sim.interference import Fitted
+from weft.sim.colocation import Fitted
 from weft.sim.world import World
 
 

@@ -10,7 +10,7 @@ from weft.core.events import Finished, Measured
 from weft.core.reasons import Code
 from weft.policies.registry import POLICIES
 from weft.policies.share.guests import Guests
-from weft.sim.interference import Fitted
+from weft.sim.colocation import Fitted
 from weft.sim.world import World
 
 BIG = (GB, 5 * GB)

@@ -39,7 +39,7 @@ from weft.policies.registry import POLICIES
 from weft.policies.share.lane_choice import Room
 from weft.policies.share.lanes import Lanes
 from weft.policies.stages import Order
-from weft.sim.interference import Fitted
+from weft.sim.colocation import Fitted
 from weft.sim.world import World
 
 

@@ -16,7 +16,7 @@ from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.backing_off import BackOffs
 from weft.policies.share.packing import Packing
-from weft.sim.interference import Fitted
+from weft.sim.colocation import Fitted
 from weft.sim.world import World
 
 

@@ -24,8 +24,8 @@ from weft.core.view import Decider, View
 from weft.policies.incremental import IncrementalPlanner
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
+from weft.sim.colocation import Fitted
 from weft.sim.engine import Simulation
-from weft.sim.interference import Fitted
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import World
 

@@ -13,9 +13,9 @@ from weft.core.commands import Seat, Unseat
 from weft.core.events import Event
 from weft.core.sharing import Device, devices_of
 from weft.core.values import Cluster, JobSpec, Node
+from weft.sim.colocation import rates_on
 from weft.sim.engine import Simulation
-from weft.sim.living import Living
-from weft.sim.together import rates_on
+from weft.sim.simulated_job import Living
 from weft.sim.trace import Trace, TraceJob
 
 SHARING = [variant for name in POLICIES for variant in variants_of(name) if build(variant).share is not None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.sim.result import JobTable, Run, Timeline
+from weft.sim.results.run_result import JobTable, Run, Timeline
 
 
 def job_table(

@@ -13,14 +13,14 @@ from rich.console import Console
 import weft
 from weft.core.values import JobClass
 from weft.policies import POLICIES
-from weft.sim.metrics import ClassSummary, summarise
+from weft.sim.api import Results
 from weft.sim.named import policies_asked
-from weft.sim.output import as_json, write_csv
-from weft.sim.report import write_report
-from weft.sim.report.narrative import what_happened
-from weft.sim.result import Run
-from weft.sim.results import Results
-from weft.sim.table import render_table
+from weft.sim.results.output import as_json, write_csv
+from weft.sim.results.report import write_report
+from weft.sim.results.report.narrative import what_happened
+from weft.sim.results.run_result import Run
+from weft.sim.results.summary import ClassSummary, summarise
+from weft.sim.results.text_table import render_table
 
 CLASSES = ["guaranteed", "guaranteed", "opportunistic"]
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_runs import job_table, make_run
 
-from weft.sim.metrics import BIN_NAMES, CLASS_NAMES, summarise
-from weft.sim.report import axes
-from weft.sim.report.figures import Figure, figures
-from weft.sim.report.narrative import what_happened
-from weft.sim.result import Run
+from weft.sim.results.report import axes
+from weft.sim.results.report.figures import Figure, figures
+from weft.sim.results.report.narrative import what_happened
+from weft.sim.results.run_result import Run
+from weft.sim.results.summary import BIN_NAMES, CLASS_NAMES, summarise
 
 SECONDS = st.one_of(st.just(0.0), st.floats(1e-3, 10.0), st.floats(1.0, 1e9))
 

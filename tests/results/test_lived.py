@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from weft.sim.lived import lived_run
-from weft.sim.metrics import queueing_s, summarise
-from weft.sim.result import Run
+from weft.sim.history import lived_run
+from weft.sim.results.run_result import Run
+from weft.sim.results.summary import queueing_s, summarise
 
 NODES = [{"name": "here", "devices": [{"type": "cpu"}]}]
 

@@ -7,7 +7,7 @@ import pytest
 from make_runs import job_table, make_run, synthetic_run
 
 from weft.core.errors import InputError
-from weft.sim.metrics import summarise
+from weft.sim.results.summary import summarise
 
 TWO_JOBS = job_table(
     arrival_s=[0.0, 10.0],

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from make_runs import job_table, make_run, synthetic_run
 
-from weft.sim.report import write_report
-from weft.sim.report.thin import bucket_means, bucket_peaks, cumulative
-from weft.sim.result import Run
+from weft.sim.results.report import write_report
+from weft.sim.results.report.figures import bucket_means, bucket_peaks, cumulative
+from weft.sim.results.run_result import Run
 
 RUNS = [
     synthetic_run("fifo", restart_s=30.0),
@@ -180,7 +180,7 @@ def test_a_cdf_reaches_from_the_least_to_the_greatest_value() -> None:
 
 
 def test_plotly_is_loaded_only_when_a_report_is_written() -> None:
-    code = "import sys, weft.sim.results; sys.exit('plotly' in sys.modules or 'pandas' in sys.modules)"
+    code = "import sys, weft.sim.api; sys.exit('plotly' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

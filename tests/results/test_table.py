@@ -6,11 +6,10 @@ import pytest
 from make_runs import job_table, make_run, synthetic_run
 from rich.console import Console
 
-from weft.sim.labels import short_labels
-from weft.sim.metrics import summarise
-from weft.sim.report.rows import duration, groups
-from weft.sim.result import Run
-from weft.sim.table import render_table
+from weft.sim.results.report.rows import duration, groups
+from weft.sim.results.run_result import Run, short_labels
+from weft.sim.results.summary import summarise
+from weft.sim.results.text_table import render_table
 
 NAMES = [
     "fifo",

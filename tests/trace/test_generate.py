@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from weft.core.errors import InputError
 from weft.sim.generate import LIKES, Drawn, Wishes, generate, plain_csv
-from weft.sim.generate.arrivals import longest_span_s
-from weft.sim.overview import overview
+from weft.sim.generate.draw import longest_span_s
 from weft.sim.trace import read_trace
+from weft.sim.trace.overview import overview
 
 LEVELS = (0.25, 0.50, 0.75, 0.90, 0.99)
 PUBLISHED_S = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.sim.overview import overview
 from weft.sim.trace import read_trace
+from weft.sim.trace.overview import overview
 
 ROWS = "arrival,duration,gang,tenant,model\n100,10,1,a,vgg\n200,20,2,b,vgg\n300,30,4,a,\n7400,40,1,a,bert\n"
 

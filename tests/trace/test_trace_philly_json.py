@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from weft.sim.trace import file, read_trace
+from weft.sim.trace import read_trace, trace_file
 
 
 def attempt(start: str | None, end: str | None, *gpus_by_node: int) -> dict[str, object]:
@@ -38,8 +38,8 @@ LOG = [
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("block_characters", [7, 1 << 20])
 def test_attempts_add_up_and_jobs_that_never_ran_are_left_out(write, monkeypatch, indent, block_characters):
-    monkeypatch.setattr(file, "BLOCK_CHARACTERS", block_characters)
-    monkeypatch.setattr(file, "LONGEST_HEADER_CHARACTERS", 50)
+    monkeypatch.setattr(trace_file, "BLOCK_CHARACTERS", block_characters)
+    monkeypatch.setattr(trace_file, "LONGEST_HEADER_CHARACTERS", 50)
     trace = read_trace([write(json.dumps(LOG, indent=indent), "log")])
     assert [(j.spec.id, j.arrival_s, j.duration_s, j.spec.gang_size, j.spec.tenant) for j in trace] == [
         ("app_2", 0.0, 2.0, 2, "ee9e8c"),

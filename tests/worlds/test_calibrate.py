@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from waiting import PATIENCE_S
-from weft.calibration.fit import fit_pairs
+from weft.calibration.interference_fit import fit_pairs
 from weft.core.values import JobSpec
-from weft.sim.interference import Fitted, Profile
+from weft.sim.colocation import Fitted, Profile
 from weft.sim.world import load_world
 
 

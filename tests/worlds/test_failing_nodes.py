@@ -11,9 +11,9 @@ from weft.core.events import Event
 from weft.core.values import Cluster, JobSpec, Node
 from weft.policies.registry import POLICIES
 from weft.sim.engine import SAVED_EVERY_S, Simulation
-from weft.sim.living import Living
+from weft.sim.simulated_job import Living
 from weft.sim.trace import Trace, TraceJob
-from weft.sim.world.file import load_world
+from weft.sim.world.world_file import load_world
 
 CLUSTER = Cluster((Node("n0", 1), Node("n1", 1)))
 FAILING = replace(load_world("default"), mtbf_s=20_000.0, repair_s=600.0)

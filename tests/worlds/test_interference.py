@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.core.errors import InputError
-from weft.sim.interference import Fitted, Interference, Profile, Table, read_table
+from weft.sim.colocation import Fitted, Interference, Profile, Table, read_table
 
 PROFILES = st.builds(
     Profile,

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.core.sharing import FILLED
-from weft.sim.interference import Fitted, Profile
-from weft.sim.together import Occupant, rates_on
+from weft.sim.colocation import Fitted, Occupant, Profile, rates_on
 
 NONE, SOME = Fitted(0.0), Fitted(0.2)
 

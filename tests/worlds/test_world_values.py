@@ -11,8 +11,7 @@ import pytest
 
 from weft.core.errors import InputError
 from weft.core.values import Cluster, JobSpec, nodes_of
-from weft.sim.interference import Fitted, Profile, Table
-from weft.sim.together import HeldBack, Occupant, rates_on
+from weft.sim.colocation import Fitted, HeldBack, Occupant, Profile, Table, rates_on
 from weft.sim.world import World, load_world
 
 GIB = 1 << 30

@@ -18,7 +18,7 @@ from weft.cli.shown import devices
 from weft.cli.watching import Watcher
 from weft.client import Client, Job
 from weft.core.errors import WeftError
-from weft.tail import Pace, Tail
+from weft.system.tail import PollingPace, Tail
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
 INTERRUPTED = 130
@@ -54,7 +54,7 @@ class Attached:
             self._tails[ERR] = Tail(client.home.log(self._id, 0, split=True), last)
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._watcher = Watcher(client.home, job, self._watched)
-        self._pace = Pace()
+        self._pace = PollingPace()
         self._drawn_s = time.monotonic() - DRAW_EVERY_S + QUIET_S
         self._told = ""
         self._was_reachable = True

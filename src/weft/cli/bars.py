@@ -12,7 +12,7 @@ from rich.table import Column
 from rich.text import Text
 
 from weft.cli.told import Told
-from weft.sim.labels import short_labels
+from weft.sim.results.run_result import short_labels
 from weft.sim.trace import Trace
 
 LONGEST_NAME = 24

@@ -13,7 +13,7 @@ from weft.core.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.calibration.measuring import Measured
+    from weft.calibration.measurements import MachineMeasurements
 
 
 @click.command(short_help="Measure this machine, for a simulation that is like it.")
@@ -42,10 +42,9 @@ def calibrate(devices: str, output: str | None, quick: bool) -> None:
     """
     from rich.console import Console
 
-    from weft.calibration.measuring import FULL, QUICK, measure
-    from weft.calibration.writing import world_text
+    from weft.calibration.measurements import FULL, QUICK, measure, world_text
     from weft.node.devices import discover
-    from weft.sim.output import check_writable
+    from weft.sim.results.output import check_writable
 
     if find_spec("torch") is None:
         raise InputError("there is no PyTorch here to measure with", "pip install torch, beside weft")
@@ -66,7 +65,7 @@ def calibrate(devices: str, output: str | None, quick: bool) -> None:
         click.echo(text, nl=False)
 
 
-def _show(console: Console, measured: Measured) -> None:
+def _show(console: Console, measured: MachineMeasurements) -> None:
     from rich.table import Table
 
     models, fit = list(measured.alone), measured.fit
@@ -96,7 +95,7 @@ def _show(console: Console, measured: Measured) -> None:
     console.print(costs)
 
 
-def _beside(measured: Measured, model: str, other: str) -> str:
+def _beside(measured: MachineMeasurements, model: str, other: str) -> str:
     if (model, other) in measured.pairs:
         return f"{measured.pairs[model, other][0]:.2f}"
     return f"{measured.pairs[other, model][1]:.2f}" if (other, model) in measured.pairs else "–"

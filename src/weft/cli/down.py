@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.core.errors import WeftError
-from weft.node.processes import Process, is_alive, process
+from weft.system.processes import Process, is_alive, process
 
 if TYPE_CHECKING:
     from weft.client import Client

@@ -26,11 +26,11 @@ from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.bounds import the_library
 from weft.node.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
-from weft.node.mounts import file_system
-from weft.node.private import private_folder
-from weft.node.regular import user_name
 from weft.runtime.futex import CALLS
 from weft.runtime.native import VERSION
+from weft.system.files import user_name
+from weft.system.mounts import file_system
+from weft.system.runtime_dir import private_folder
 
 OLDEST_PYTHON = (3, 11)
 LEAST_DISK_BYTES = 1 << 30

@@ -15,7 +15,7 @@ from weft.core.errors import InputError
 
 if TYPE_CHECKING:
     from weft.client import Client
-    from weft.tail import Tail
+    from weft.system.tail import Tail
 
 
 @click.command(short_help="Print what jobs printed.")
@@ -39,7 +39,7 @@ def logs(follow: bool, lines: int | None, task: int, is_err: bool, job_ids: tupl
     """
     from weft.client import Client
     from weft.job_request import checked_id
-    from weft.tail import Tail
+    from weft.system.tail import Tail
 
     client, ids = Client(), [checked_id(job_id) for job_id in job_ids]
     if follow:
@@ -96,9 +96,9 @@ def _check(client: Client, job_id: str, path: Path) -> None:
 
 def _follow(client: Client, job_id: str, tail: Tail) -> None:
     from weft.cli.watching import Watcher
-    from weft.tail import Pace
+    from weft.system.tail import PollingPace
 
-    watcher, pace = Watcher(client.home, client.status(job_id)), Pace()
+    watcher, pace = Watcher(client.home, client.status(job_id)), PollingPace()
     watcher.start()
     while True:
         is_over = watcher.has_ended or watcher.error is not None

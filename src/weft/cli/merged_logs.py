@@ -12,7 +12,7 @@ from weft.cli.watching import Watcher
 from weft.client import Client
 from weft.core.value import value
 from weft.home import Home
-from weft.tail import NoFileError, Pace, last_lines_at, read_piece
+from weft.system.tail import NoFileError, PollingPace, last_lines_at, read_piece
 
 OUT = 1
 LONGEST_LINE_BYTES = 1 << 16
@@ -109,7 +109,7 @@ ASK_EVERY_S = 30.0
 
 def follow(home: Home, ids: Sequence[str], merged: Merged) -> None:
     """Until all of these have ended and everything is shown."""
-    watcher, pace = SelectionWatcher(home, ids), Pace()
+    watcher, pace = SelectionWatcher(home, ids), PollingPace()
     watcher.start()
     while True:
         is_over = watcher.has_ended or watcher.error is not None

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from weft.core.errors import InputError
-from weft.sim.output import STDOUT, check_writable, write_csv, write_json
-from weft.sim.results import Results
+from weft.sim.api import Results
+from weft.sim.results.output import STDOUT, check_writable, write_csv, write_json
 
 PAGE_SUFFIXES = ("", ".html", ".htm")
 

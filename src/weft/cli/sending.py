@@ -23,7 +23,7 @@ def _start(client: Client) -> None:
 
     from weft.cli.losses import tell_losses
     from weft.cli.up import absolute_policy, once_joined
-    from weft.starting import start_daemon
+    from weft.daemon_start import start_daemon
 
     if health := start_daemon(client.home, absolute_policy(os.environ.get("WEFT_POLICY"))):
         as_root = "; it runs as root, and so does every job" if os.geteuid() == 0 else ""

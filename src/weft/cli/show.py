@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from weft.core.words import counted
-from weft.sim.results import Results
-from weft.sim.table import render_table
+from weft.sim.api import Results
+from weft.sim.results.text_table import render_table
 
 
 def show(results: Results, *, to_stderr: bool) -> None:

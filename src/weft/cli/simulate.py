@@ -11,8 +11,8 @@ from weft.cli.complete import SAMPLE, complete_form, complete_policies, complete
 from weft.core.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.sim.lived import Lived
-    from weft.sim.results import Results
+    from weft.sim.api import Results
+    from weft.sim.history import Lived
 
 SAMPLE_CLUSTER = "4x4"
 DEFAULT_POLICIES = "fifo,tiresias-l,weft"
@@ -138,7 +138,7 @@ def _quota(text: str) -> tuple[str, int]:
 
 def _past(traces: tuple[str, ...], first: int | None) -> Lived:
     from weft.client import Client
-    from weft.sim.lived import lived
+    from weft.sim.history import lived
 
     if traces:
         raise InputError("--history stands in place of a trace", f"leave out {traces[0]}, or leave out --history")
@@ -148,7 +148,7 @@ def _past(traces: tuple[str, ...], first: int | None) -> Lived:
 
 def _compare(past: Lived, results: Results) -> None:
     from weft.core.words import span
-    from weft.sim.metrics import summarise
+    from weft.sim.results.summary import summarise
 
     past_s = span(past.mean_wait_s(results[0].jobs.ids))
     for each in results:

@@ -9,15 +9,14 @@ from types import TracebackType
 import click
 
 from weft.core.words import counted
-from weft.sim.request import Misfit
+from weft.sim.request import Misfit, ProgressListener
 from weft.sim.trace import Trace
-from weft.sim.watcher import Watcher
 
 MOST_IDS = 8
 """Of jobs that are skipped for one reason, so many are named."""
 
 
-class Told(Watcher):
+class Told(ProgressListener):
     """One line about rows that are left out, one about columns that are, one a reason to skip jobs; no bars."""
 
     def skipped(self, misfits: Sequence[Misfit], jobs: int) -> None:

@@ -12,7 +12,7 @@ from weft.cli.complete import complete_form, complete_trace
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.sim.overview import Overview
+    from weft.sim.trace.overview import Overview
 
 MOST_ROWS = 12
 """Of gang sizes, tenants and models, as many as are read at a glance; the rest is one row. --json has them all."""
@@ -51,8 +51,8 @@ def inspect(file: str, jobs: int | None, form: str | None, is_json: bool) -> Non
       weft trace inspect jobs.csv --json | jq .busy_devices
     """
     from weft.cli.told import Told
-    from weft.sim.overview import overview
     from weft.sim.trace import read_trace
+    from weft.sim.trace.overview import overview
 
     read = read_trace(file, form=form, first=jobs)
     Told().begins(read, ())
@@ -104,7 +104,7 @@ def generate(like: str, jobs: int, load: float, devices: int, tenants: int, seed
     """
     from weft.sim.generate import Wishes, plain_csv
     from weft.sim.generate import generate as drawn
-    from weft.sim.output import STDOUT, check_writable, write_text
+    from weft.sim.results.output import STDOUT, check_writable, write_text
 
     check_writable(output)
     write_text(output, plain_csv(drawn(Wishes(like, jobs, load, devices, seed, tenants))))
@@ -116,7 +116,7 @@ def _show(found: Overview, console: Console) -> None:
     from rich.text import Text
 
     from weft.core.words import counted
-    from weft.sim.report.rows import duration
+    from weft.sim.results.report.rows import duration
 
     busy = found.busy_devices
     load = "all jobs arrive at once" if busy is None else f"{busy:,.1f} devices busy on the average"

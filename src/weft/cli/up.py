@@ -43,8 +43,8 @@ def up(foreground: bool, policy: str | None, devices: str | None) -> None:
     the environment before the file.
     """
     from weft.client import Client
+    from weft.daemon_start import refuse_network, start_daemon
     from weft.home import Home
-    from weft.starting import refuse_network, start_daemon
 
     home, policy = Home.find(), absolute_policy(policy)
     client = Client(home)
@@ -82,8 +82,8 @@ def once_joined(client: Client) -> dict[str, Any]:
 
 def _become_daemon(client: Client, policy: str | None, devices: str | None) -> None:
     from weft.core.errors import WeftError
+    from weft.daemon_start import daemon_command, is_running
     from weft.job_request import cleaned
-    from weft.starting import daemon_command, is_running
 
     if is_running(client):
         raise WeftError("weft runs already, in the background", "weft down")

@@ -44,8 +44,8 @@ def wait(job_ids: tuple[str, ...], is_any: bool, timeout: str | None, is_json: b
     """
     from weft.cli.progress import exit_status
     from weft.client import Client
-    from weft.durations import parsed_seconds
     from weft.job_request import checked_id
+    from weft.system.units import parsed_seconds
 
     ids = [checked_id(job_id) for job_id in job_ids]
     timeout_s = None if timeout is None else parsed_seconds(timeout)

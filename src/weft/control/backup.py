@@ -17,8 +17,8 @@ from weft.control.integrity import as_far_as, content_problems, reading
 from weft.control.watermark import Watermark
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node.regular import kind_at, make_folder
 from weft.runtime.failing import reach
+from weft.system.files import kind_at, make_folder
 
 FAIL_POINTS = ("backup-begun", "backup-copied", "backup-named")
 

@@ -10,7 +10,7 @@ import time
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from weft.node import descriptors
+from weft.system import descriptors
 
 MOST = 1_000
 LEAST = 8

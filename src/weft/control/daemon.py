@@ -29,15 +29,15 @@ from weft.control.supervision import Supervision
 from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.identity import forget_run_folder
-from weft.node import descriptors
 from weft.node.cgroups import find_fences
 from weft.node.devices import discover, load_nvml
-from weft.node.regular import clear_place, is_socket
-from weft.node.sole import holder_of, taken_lock
 from weft.node.supervisor import Supervisor
 from weft.settings import Settings, load_settings
 from weft.sim.named import NamedPolicy, policies_asked
+from weft.system import descriptors
+from weft.system.files import clear_place, is_socket
+from weft.system.lockfile import holder_of, taken_lock
+from weft.system.runtime_dir import forget_run_folder
 
 BACKLOG = 512
 SWITCH_S = 0.001

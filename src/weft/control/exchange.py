@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from weft.control.watermark import ANY, Watermark, read_watermark, write_watermark
 from weft.home import Home
-from weft.node.regular import make_folder
 from weft.runtime.failing import reach
+from weft.system.files import make_folder
 
 FAIL_POINTS = ("exchange-announced", "exchange-linked", "exchange-renamed", "exchange-cleared")
 

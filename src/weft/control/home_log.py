@@ -22,7 +22,7 @@ from weft.control.watermark import ANY, OpenWatermark, Watermark, wal_salts
 from weft.core.errors import WeftError
 from weft.core.view import Decider
 from weft.home import Home
-from weft.node.regular import make_folder
+from weft.system.files import make_folder
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from weft.control.store import QUERIES, scripts, upgrade
 from weft.control.watermark import Watermark, highest_job_folder, read_watermark, wal_salts
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node.regular import WrongKindError, check_regular, open_regular, wrong_kind
+from weft.system.files import WrongKindError, check_regular, open_regular, wrong_kind
 
 CHECKED_AT_ONCE_BYTES = 16 << 20
 MOST_PROBLEMS = 1000

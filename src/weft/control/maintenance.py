@@ -20,7 +20,7 @@ from weft.control.backup import back_up, backups, verified
 from weft.control.repair import Repaired, repair, restore
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node.sole import LockedError, taken_lock
+from weft.system.lockfile import LockedError, taken_lock
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,6 @@ from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, field_validator, model_validator
 
 from weft import limits
-from weft.arrays import parse_array
 from weft.core.errors import InputError
 from weft.job_request import (
     LATEST_BEGIN_S,
@@ -24,6 +23,7 @@ from weft.job_request import (
     check_gpu_ids,
     cleaned,
 )
+from weft.system.units import parse_array
 
 MOST_BYTES = 2**60
 LONGEST_S = 10 * 365 * 86_400.0

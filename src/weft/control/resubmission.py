@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from weft.arrays import parse_array
 from weft.control.inputs import Submit
 from weft.control.refusals import ConflictError, no_such_job
 from weft.control.store import Row, Store
+from weft.system.units import parse_array
 
 AS_SUBMITTED_NOW: dict[str, Any] = {
     "after": [],

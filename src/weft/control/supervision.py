@@ -14,10 +14,10 @@ from pathlib import Path
 
 from weft.control.link import Link
 from weft.home import Home
-from weft.node.regular import WrongKindError, open_regular
-from weft.node.sole import holder_of
 from weft.node.tending import become_subreaper
 from weft.runtime import procfs
+from weft.system.files import WrongKindError, open_regular
+from weft.system.lockfile import holder_of
 
 LOOK_EVERY_S = 0.25
 STARTING_S = 10.0

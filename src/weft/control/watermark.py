@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from zlib import crc32
 
-from weft.node.entries import replace_file
-from weft.node.regular import WrongKindError, open_regular, read_regular
+from weft.system.files import WrongKindError, open_regular, read_regular, replace_file
 
 SIZE_BYTES = 512
 ANY = "any"

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from weft.core.errors import WeftError
-from weft.node import cgroups, descriptors, fencing, laning, records
+from weft.node import cgroups, fencing, laning, records
 from weft.node.attempt import Attempt
 from weft.node.children import in_thread
-from weft.node.entries import is_passing
 from weft.node.fencing import Tree
 from weft.node.going_on import go_on_running, resume
 from weft.node.launching import free_port
@@ -23,6 +22,8 @@ from weft.node.stopping import begin_stop, end_unstarted, see_stop, stop
 from weft.node.tended import OVER, Sight, Sights, Tended
 from weft.runtime.failing import reach
 from weft.runtime.layout import LEFT_EXIT_CODE
+from weft.system import descriptors
+from weft.system.files import is_passing
 
 LOOK_S = (0.002, 0.1)  # while it is launched, for nobody tells us that a command has begun
 MOST_FAILURES = 5  # in a row, by errors that do not pass by themselves

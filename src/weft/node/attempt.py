@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import WeftError
-from weft.node import fencing, laning, memory_end, processes, records
+from weft.node import fencing, laning, memory_end, records
 from weft.node.children import in_thread
 from weft.node.ending import Ending, ending, never_started
 from weft.node.fencing import Tree
@@ -33,6 +33,7 @@ from weft.node.task import Task, attach
 from weft.node.tended import OVER, Sight, Tended
 from weft.runtime.failing import reach
 from weft.runtime.store import last_saved_step
+from weft.system import processes
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from weft.core.errors import InputError
 from weft.core.value import value
 from weft.node.control_page import ControlPage
-from weft.node.mounts import file_system, is_in_memory
-from weft.node.private import private_folder
 from weft.node.serving import NOT_SERVED, Service
-from weft.node.size import LOWEST_DEVICE_LIMIT_BYTES, LOWEST_LIMIT_BYTES, parsed_bytes, parsed_limit
 from weft.runtime import lanes, layout, native
+from weft.system.mounts import file_system, is_in_memory
+from weft.system.runtime_dir import private_folder
+from weft.system.units import LOWEST_DEVICE_LIMIT_BYTES, LOWEST_LIMIT_BYTES, parsed_bytes, parsed_limit
 
 SMALLEST_LANE_BYTES = 1 << 20
 FOLDERS_ON_DISK = ("/var/tmp", "/tmp")  # noqa: S108 - the file made there has no name

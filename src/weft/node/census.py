@@ -9,8 +9,8 @@ import time
 from contextlib import suppress
 
 from weft.core.value import value
-from weft.node import processes
-from weft.node.processes import Process
+from weft.system import processes
+from weft.system.processes import Process
 
 MARK = "WEFT_TASK"
 _PREFIX = f"{MARK}=".encode()

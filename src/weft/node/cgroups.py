@@ -19,9 +19,9 @@ from pathlib import Path
 
 from weft.core.errors import WeftError
 from weft.core.value import value
-from weft.identity import home_id
 from weft.node.cgroup_fork import fork_into
-from weft.node.mounts import MOUNTINFO, file_system, mounts_of
+from weft.system.mounts import MOUNTINFO, file_system, mounts_of
+from weft.system.runtime_dir import home_id
 
 OUR_CGROUPS = Path("/proc/self/cgroup")
 OF_A_TASK = re.compile(r"([0-9_]+)\.([0-9]+)\.[0-9]+|(trial)-([0-9]+)")

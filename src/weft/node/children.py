@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft.node import processes
 from weft.node.tending import become_subreaper
+from weft.system import processes
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from typing import Any
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.jsonlines import Message
-from weft.node import descriptors, devices, fencing, kinds, laning, ownership, records
+from weft.node import devices, fencing, kinds, laning, ownership, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
 from weft.node.cgroups import Fences, find_fences
@@ -29,7 +29,6 @@ from weft.node.children import Reaper, in_thread
 from weft.node.company import Company
 from weft.node.containment import contained
 from weft.node.devices import Device
-from weft.node.entries import replace_file
 from weft.node.ground import Graces, Ground
 from weft.node.guarding import Guard
 from weft.node.holding import Key
@@ -41,12 +40,14 @@ from weft.node.order import Order, State, Wanted
 from weft.node.records import DamagedRecordError, Record
 from weft.node.seat import Seat
 from weft.node.serving import service_at
-from weft.node.sole import taken_lock
 from weft.node.strays import Strays, end_left_over
 from weft.node.supervisor import Supervisor
 from weft.node.tended import Tended
 from weft.runtime.failing import reach
 from weft.settings import FENCES
+from weft.system import descriptors
+from weft.system.files import replace_file
+from weft.system.lockfile import taken_lock
 
 FAIL_POINTS = (
     "coordinator-ordered",  # and nothing is done yet

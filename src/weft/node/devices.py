@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.core.errors import InputError
 from weft.core.value import value
-from weft.sizes import parsed_bytes
+from weft.system.units import parsed_bytes
 
 HINT = (
     "cpu=4 for four devices made of this machine's cores, cpu=4:2G for so much memory each, cpu for one a core, "

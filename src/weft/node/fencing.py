@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from weft.core.value import value
-from weft.node import cgroups, processes
+from weft.node import cgroups
 from weft.node.census import CENSUS
-from weft.node.processes import ENDED, Process
+from weft.system import processes
+from weft.system.processes import ENDED, Process
 
 LOOK_EVERY_S = (0.001, 0.1)
 PASSES = 50  # of stopping before what was found is killed all the same

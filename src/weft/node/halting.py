@@ -8,7 +8,6 @@ from pathlib import Path
 from time import monotonic
 
 from weft.core.value import value
-from weft.node import processes
 from weft.node.depth import Held, depth_for, depths_to_try
 from weft.node.devices import Device
 from weft.node.kinds import Kind
@@ -16,6 +15,7 @@ from weft.node.ownership import Known
 from weft.node.pausing import Pause, PauseRefusedError
 from weft.node.task import RankStatus, Task, attach
 from weft.runtime.layout import Depth
+from weft.system import processes
 
 LEAST_GRACE_S = 0.2
 

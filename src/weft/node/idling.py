@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from weft.node import processes
+from weft.system import processes
 
 CAP_SYS_NICE = 23
 NICE_AS_BEFORE = 20  # as RLIMIT_NICE counts: 20 - nice, and nice is 0

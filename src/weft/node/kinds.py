@@ -9,11 +9,12 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from weft.core.value import value
-from weft.node import processes, usage
+from weft.node import usage
 from weft.node.devices import Device, busy_part, cuda_devices, pids_on
 from weft.node.idling import for_all_threads
 from weft.node.serving import NOT_SERVED, Service
 from weft.node.usage import Used
+from weft.system import processes
 
 Environment = Mapping[str, str]
 TABLES_BYTES = 64 << 20

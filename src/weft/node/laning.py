@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.node.devices import Device
-from weft.node.entries import discard
-from weft.node.processes import is_alive
 from weft.node.seat import Seat
 from weft.node.snapshot import MOST_PID
 from weft.runtime import lanes, layout
 from weft.runtime.lanes import Member
+from weft.system.files import discard
+from weft.system.processes import is_alive
 
 if TYPE_CHECKING:
     from weft.node.kinds import Kind

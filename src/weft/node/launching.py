@@ -20,12 +20,12 @@ from weft.node import laning, launch, memory_end, output, shepherd
 from weft.node.census import MARK
 from weft.node.control_page import ControlPage, create_page, open_control_page
 from weft.node.devices import Device
-from weft.node.entries import replace_file
 from weft.node.kinds import Kind, Limits
 from weft.node.records import Record
 from weft.node.tending import MASTER, SLAVE
 from weft.runtime import layout
 from weft.runtime.page import PageError
+from weft.system.files import replace_file
 
 SAID_BY_WEFT = (
     "WEFT_ARRAY_INDEX",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weft.core.value import value
-from weft.node.size import LOWEST_DEVICE_LIMIT_BYTES
+from weft.system.units import LOWEST_DEVICE_LIMIT_BYTES
 
 BARE, HEADROOM, ROOMY = 1.0, 1.05, 1.2
 """What must be, with room on top of it, and with as much as is better to have. The library keeps freed blocks for the

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import WeftError
 from weft.core.value import value
-from weft.node import processes, usage
+from weft.node import usage
 from weft.node.children import in_thread
 from weft.node.comparison import MOST_PHASE_S
 from weft.node.comparisons import Result
@@ -23,6 +23,7 @@ from weft.node.holding import Key
 from weft.node.rank import furthest_behind
 from weft.node.usage import Used
 from weft.runtime import layout
+from weft.system import processes
 
 if TYPE_CHECKING:
     from weft.node.attempt import Attempt

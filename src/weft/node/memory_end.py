@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 
 from weft.node.cgroups import OUR_CGROUPS, own_cgroups
-from weft.node.entries import OPENING
-from weft.node.mounts import MOUNTINFO, mounts_of
 from weft.node.oom_kills import AROUND, MACHINE, TASK
 from weft.node.records import Record, Status
+from weft.system.files import OPENING
+from weft.system.mounts import MOUNTINFO, mounts_of
 
 KILLED = 128 + 9
 VMSTAT = "/proc/vmstat"

@@ -16,7 +16,7 @@ from pathlib import Path
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.node.records import Record
-from weft.node.regular import kind_at
+from weft.system.files import kind_at
 
 PATTERN = re.compile(r"%([0-9]{0,2})([jAaxtu%])")
 

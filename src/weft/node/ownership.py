@@ -11,11 +11,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from weft.core.value import value
-from weft.node import processes
 from weft.node.census import MARK
 from weft.node.control_page import ControlPage
 from weft.node.fencing import Tree, end_tree
-from weft.node.processes import Process
+from weft.system import processes
+from weft.system.processes import Process
 
 PAGE = "WEFT_PAGE"
 

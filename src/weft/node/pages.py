@@ -13,14 +13,14 @@ from time import monotonic, sleep
 
 from weft.core.errors import InputError, WeftError
 from weft.node.control_page import ControlPage, create_page, open_control_page
-from weft.node.entries import discard
-from weft.node.mounts import file_system, is_in_memory
-from weft.node.private import ELSEWHERE, private_folder
-from weft.node.processes import is_alive
 from weft.node.snapshot import DamagedPageError
 from weft.runtime import layout
 from weft.runtime.claiming import MOST_RANKS
 from weft.runtime.page import PageError, claimed_beside, start_time
+from weft.system.files import discard
+from weft.system.mounts import file_system, is_in_memory
+from weft.system.processes import is_alive
+from weft.system.runtime_dir import ELSEWHERE, private_folder
 
 LOCK_WAIT_S, LOCK_POLL_S = 5.0, 0.01
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -24,13 +24,13 @@ from weft.core.errors import WeftError
 from weft.core.value import value
 from weft.home import Home
 from weft.node.cgroups import is_fence_of
-from weft.node.entries import EntryError, discard, read_file, replace_file
 from weft.node.launch_check import MOST_TASKS, checked_launch
 from weft.node.oom_kills import AROUND, MACHINE, TASK
 from weft.node.pages import is_used
 from weft.node.seat import HOLDER, Seat
 from weft.node.snapshot import MOST_PID
 from weft.runtime.procfs import start_time
+from weft.system.files import EntryError, discard, read_file, replace_file
 
 T = TypeVar("T")
 MOST_LANES = 1 << 31

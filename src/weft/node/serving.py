@@ -9,8 +9,8 @@ from pathlib import Path
 
 from weft.core.value import value
 from weft.home import Home
-from weft.node.mounts import is_in_memory
 from weft.runtime import native
+from weft.system.mounts import is_in_memory
 
 SAID = ("WEFT_TIER", "WEFT_STRICT", "WEFT_LANE", "WEFT_LANES", "WEFT_LANE_CAPACITY")
 """What the library is told; left over from a task around us, it would be another's."""

@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable, Collection
 
 from weft.home import Home
-from weft.node import cgroups, fencing, processes
+from weft.node import cgroups, fencing
 from weft.node.census import marks_of
 from weft.node.fencing import Tree
-from weft.node.processes import ENDED, Process
-from weft.node.sole import holder_of
 from weft.node.tended import SPAWNING, Tended
+from weft.system import processes
+from weft.system.lockfile import holder_of
+from weft.system.processes import ENDED, Process
 
 
 class Strays:

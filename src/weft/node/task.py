@@ -14,16 +14,16 @@ from types import TracebackType
 
 from weft.core.errors import InputError
 from weft.core.value import value
-from weft.node import processes
 from weft.node.control_page import ControlPage, open_control_page
 from weft.node.ownership import Known, verified_leader, was_launched_by
 from weft.node.pausing import GRACE_S, Pause, pause
 from weft.node.rank import Rank
-from weft.node.size import parsed_bytes
 from weft.node.snapshot import MOST_STEPS, Snapshot
 from weft.runtime import layout
 from weft.runtime.layout import Depth, Source, State
 from weft.runtime.page import PageError, claimed_beside
+from weft.system import processes
+from weft.system.units import parsed_bytes
 
 MOST_FURTHER = 256
 """Further ranks of a task that are looked for: each takes a descriptor."""

@@ -14,20 +14,21 @@ from pathlib import Path
 
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.node import cgroups, fencing, launching, processes, records, tending
+from weft.node import cgroups, fencing, launching, records, tending
 from weft.node.children import watch
 from weft.node.control_page import ControlPage
 from weft.node.devices import Device
-from weft.node.entries import EntryError, discard, is_passing, read_file
 from weft.node.fencing import Identity, Tree
 from weft.node.kinds import Kind
 from weft.node.ownership import verified_leader, verified_shepherd
 from weft.node.pages import remove_page
-from weft.node.processes import Process
 from weft.node.records import DamagedRecordError, Record, Shepherd, Status
 from weft.node.snapshot import DamagedPageError
 from weft.runtime import layout, procfs
 from weft.runtime.failing import reach
+from weft.system import processes
+from weft.system.files import EntryError, discard, is_passing, read_file
+from weft.system.processes import Process
 
 MOST_SPAWNS = 5
 STOPPED_LOOKS = 5  # of one a second; then a stopped shepherd that could not be continued is killed

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from weft.core.value import value
-from weft.node import processes
 from weft.runtime import procfs
+from weft.system import processes
 
 USER, SYSTEM, OF_REAPED_USER, OF_REAPED_SYSTEM = 11, 12, 13, 14  # of the fields after the name
 TICKS_HZ = os.sysconf("SC_CLK_TCK")

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from signal import Signals
 
-from weft.node import processes
 from weft.node.control_page import ControlPage
 from weft.node.snapshot import DamagedPageError
 from weft.node.terminal import Terminal
 from weft.runtime import layout
+from weft.system import processes
 
 ENDING = {Signals.SIGTERM, Signals.SIGHUP, Signals.SIGINT, Signals.SIGQUIT}
 PASSED_ON = ENDING | {Signals.SIGUSR1, Signals.SIGUSR2, Signals.SIGWINCH}

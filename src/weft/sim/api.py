@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from weft.core.errors import InputError
 from weft.core.values import Cluster
 from weft.core.view import Decider
 from weft.policies.stages import KeyedOrder
-from weft.sim.cluster import parse_cluster
 from weft.sim.named import NamedPolicy, policies_asked
-from weft.sim.request import Misfit, Request
-from weft.sim.result import Run
-from weft.sim.results import Results
+from weft.sim.request import Misfit, ProgressListener, Request, parse_cluster
+from weft.sim.results.output import JOB_COLUMNS, as_json, class_rows, job_rows, json_text
+from weft.sim.results.report import write_report
+from weft.sim.results.run_result import Run
+from weft.sim.results.text_table import render_table
 from weft.sim.run import run
 from weft.sim.trace import Trace, TraceJob, read_trace
-from weft.sim.watcher import Watcher
 from weft.sim.world import World, load_world
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 
 Jobs = str | Path | Sequence[str | Path] | Trace | Iterable[TraceJob]
 Asked = str | Decider | KeyedOrder | Callable[..., Any]
@@ -41,7 +49,7 @@ def simulate(
     workers: int = 1,
     form: str | None = None,
     skip_misfits: bool = False,
-    watcher: Watcher | None = None,
+    watcher: ProgressListener | None = None,
 ) -> Results:
     """Run each policy over the same jobs on the same cluster; the results are in the order of the policies.
 
@@ -64,7 +72,7 @@ def simulate(
     if workers > 1 and (jobs is None or jobs >= SOONER_HERE_JOBS) and _has_long_file(trace):
         _start_server()  # it loads while the trace is read
     request = Request(_trace_of(trace, form, jobs), nodes, model, seed, quotas or {})
-    watcher = watcher or Watcher()
+    watcher = watcher or ProgressListener()
     misfits: list[Misfit] = []
     if skip_misfits:
         jobs_given = len(request.trace)
@@ -99,18 +107,18 @@ def _has_long_file(given: Jobs) -> bool:
 
 
 def _start_server() -> None:
-    from weft.sim.workers import start_server
+    from weft.sim.run import start_server
 
     start_server()
 
 
-def _run_apart(request: Request, asked: Sequence[NamedPolicy], workers: int, watcher: Watcher) -> list[Run]:
-    from weft.sim.workers import run_apart
+def _run_apart(request: Request, asked: Sequence[NamedPolicy], workers: int, watcher: ProgressListener) -> list[Run]:
+    from weft.sim.run import run_apart
 
     return run_apart(request, asked, workers, watcher)
 
 
-def _run_here(request: Request, asked: Sequence[NamedPolicy], watcher: Watcher) -> list[Run]:
+def _run_here(request: Request, asked: Sequence[NamedPolicy], watcher: ProgressListener) -> list[Run]:
     finished = [0] * len(asked)
 
     def watch(at: int) -> Callable[[int], None]:
@@ -121,3 +129,67 @@ def _run_here(request: Request, asked: Sequence[NamedPolicy], watcher: Watcher) 
         return report
 
     return [run(request, named, watch(at)) for at, named in enumerate(asked)]
+
+
+# ---- What a simulation hands back to a program: its runs, and every way to look at them.
+
+TEXT_WIDTH = 80
+NESTED = ("parameters", "bins", "classes")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of one simulation, one a policy; printing it shows the tables."""
+
+    runs: tuple[Run, ...]
+    skipped: tuple[Misfit, ...] = ()
+    """Jobs of the trace that could never run here and are in no run."""
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __getitem__(self, which: int | str) -> Run:
+        """By position, or by the text that asked for the policy; the first if it was asked for twice."""
+        if not isinstance(which, str):
+            return self.runs[which]
+        for one in self.runs:
+            if one.policy == which:
+                return one
+        raise KeyError(f"no run of {which}; the policies: {', '.join(run.policy for run in self.runs)}")
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        render_table(self.runs, Console(file=text, width=TEXT_WIDTH, color_system=None))
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def to_json(self) -> str:
+        return json_text(self.runs, self.skipped)
+
+    def to_frame(self) -> DataFrame:
+        """One row a policy, with every column of the JSON output that is a single value."""
+        rows = as_json(self.runs)["runs"]
+        return _pandas().DataFrame([{key: row[key] for key in row if key not in NESTED} for row in rows])
+
+    def classes_frame(self) -> DataFrame:
+        """One row per policy and class that some job asked for, and one per policy for all jobs."""
+        return _pandas().DataFrame(list(class_rows(self.runs)))
+
+    def jobs_frame(self) -> DataFrame:
+        """One row per job and policy, with the columns of the CSV output."""
+        return _pandas().DataFrame(list(job_rows(self.runs)), columns=list(JOB_COLUMNS))
+
+    def report(self, path: Path | str, title: str | None = None) -> None:
+        first = self.runs[0]
+        title = f"{first.trace} on {first.cluster}" if title is None else title
+        write_report(self.runs, path, title, self.skipped)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise InputError("a data frame needs pandas, which is not installed", "pip install 'weft[frame]'") from error
+    return pandas

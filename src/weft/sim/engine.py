@@ -18,11 +18,11 @@ from weft.core.sharing import Device, devices_of
 from weft.core.values import EPSILON_S, STARTUP_S, Cluster
 from weft.core.view import Decider
 from weft.core.words import counted
-from weft.sim.living import Living
-from weft.sim.result import JobTable, Timeline
-from weft.sim.together import Occupant, rates_on
+from weft.sim.colocation import Occupant, rates_on
+from weft.sim.results.run_result import JobTable, Timeline
+from weft.sim.simulated_job import Living
 from weft.sim.trace import Trace, TraceJob
-from weft.sim.world import Ground, World
+from weft.sim.world import Speeds, World
 
 NO_OUTAGE = (math.inf, "", math.inf)
 SAVED_EVERY_S = 1800.0
@@ -71,7 +71,7 @@ class Simulation:
         self._repairs: list[tuple[float, str]] = []
         self._trace = trace
         self._world = world
-        self._ground = Ground(world, shaped, self.scheduler.ledger.nodes)
+        self._ground = Speeds(world, shaped, self.scheduler.ledger.nodes)
         self._nodes = {node.name: node for node in shaped.nodes}
         can_share = any(node.memory_bytes is not None for node in shaped.nodes)
         self._learns = can_share and bool(getattr(policy, "learns_from_measures", False))

@@ -1,17 +1,25 @@
-"""One run: a fresh policy, the simulation, and what is left of it."""
+"""One simulated run, and the runs of several policies in processes of their own."""
 
 from __future__ import annotations
 
 import gc
+import os
+import pickle
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import active_children, forkserver, get_context, parent_process, resource_tracker
 
-from weft.sim.cluster import cluster_text
+from weft.core.errors import InputError, WeftError
 from weft.sim.engine import Simulation
 from weft.sim.named import NamedPolicy
-from weft.sim.request import Request
-from weft.sim.result import Run
+from weft.sim.request import ProgressListener, Request, cluster_text
+from weft.sim.results.run_result import Run
 
 
 def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> Run:
@@ -47,3 +55,108 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+# ---- The runs of several policies side by side, each in a process of its own.
+
+LOOK_EVERY_S = 0.1
+# A worker is forked from a server that has none of the caller's threads and has loaded this module once for all.
+CONTEXT = get_context("forkserver")
+
+
+def start_server() -> None:
+    """Start the server that workers are forked from, unless it runs already.
+
+    It starts with Ctrl-C blocked, and so do its workers: the caller's process alone answers that, and ends them.
+    """
+    CONTEXT.set_forkserver_preload([__name__])
+    resource_tracker.ensure_running()  # before the signal is blocked, because this unblocks it
+    blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
+
+
+def run_apart(request: Request, asked: Sequence[NamedPolicy], workers: int, watcher: ProgressListener) -> list[Run]:
+    """The runs in the order asked. Whatever ends this early ends the workers, too."""
+    _check_sendable(asked)
+    start_server()
+    finished = CONTEXT.RawArray("q", len(asked))
+    others = set(active_children())
+    with ProcessPoolExecutor(workers, CONTEXT, _begin, (request, finished)) as pool:
+        try:
+            futures = [pool.submit(_run_at, at, named) for at, named in enumerate(asked)]
+            runs = _results(futures, lambda: watcher.progressed(finished))
+        except BrokenProcessPool as error:
+            raise WeftError(
+                "a worker process ended in the middle of its run",
+                "was there enough memory? with --workers 1 the policies run one after the other",
+            ) from error
+        except BaseException:
+            for process in set(active_children()) - others:
+                process.terminate()
+            raise
+    return [_with_names(each, request) for each in runs]
+
+
+def _results(futures: Sequence[Future[Run]], look: Callable[[], None]) -> list[Run]:
+    """All of them, or the first exception as soon as there is one."""
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(futures, LOOK_EVERY_S, FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+        look()
+    return [future.result() for future in futures]
+
+
+def _check_sendable(asked: Sequence[NamedPolicy]) -> None:
+    for named in asked:
+        try:
+            pickle.dumps(named)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"{named.label} cannot be sent to another process: {error}",
+                "define it at the top of a module, or use one worker",
+            ) from error
+
+
+def _with_names(each: Run, request: Request) -> Run:
+    trace = request.trace
+    ids, tenants, classes = trace.ids, trace.tenants_by_job, trace.classes_by_job
+    return replace(each, jobs=replace(each.jobs, ids=ids, tenants=tenants, classes=classes))
+
+
+# ---- in the worker --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WorkerChannel:
+    """What a worker is given once, for all its runs."""
+
+    request: Request
+    finished: MutableSequence[int]
+    """How far each run is; its worker writes, the caller reads."""
+
+
+_desk: list[WorkerChannel] = []
+
+
+def _begin(request: Request, finished: MutableSequence[int]) -> None:
+    threading.Thread(target=_end_with_caller, daemon=True).start()
+    _desk.append(WorkerChannel(request, finished))
+
+
+def _end_with_caller() -> None:
+    caller = parent_process()
+    if caller:
+        caller.join()
+        os._exit(1)
+
+
+def _run_at(at: int, named: NamedPolicy) -> Run:
+    desk = _desk[0]
+    each = run(desk.request, named, lambda count: desk.finished.__setitem__(at, count))
+    # The caller has the names of the jobs; they would be most of what is sent back.
+    return replace(each, jobs=replace(each.jobs, ids=(), tenants=(), classes=()))

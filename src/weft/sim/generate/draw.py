@@ -1,11 +1,8 @@
-"""Draws the jobs of a synthetic trace. The same wishes give the same bytes.
-
-Chance enters as uniform numbers of one generator named here, and is shaped by formulas of our own: NumPy keeps the
-numbers of a generator from version to version, but not what its distributions make of them.
-"""
+"""Draws the jobs of a synthetic trace. The same parameters give the same bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +10,8 @@ from scipy.special import ndtri
 
 from weft.core.errors import InputError
 from weft.core.words import closest, counted
-from weft.sim.generate.arrivals import SHORTEST_SPAN_S, arrivals_s, busy_devices, longest_span_s
-from weft.sim.generate.like import Band, Like
-from weft.sim.generate.likes import LIKES
-from weft.sim.trace.column import Floats, Ints
+from weft.sim.generate.distributions import LIKES, Band, Like
+from weft.sim.trace.columns import Floats, Ints
 
 TENANT_EXPONENT = 1.4
 """The k-th tenant has 1/k^1.4 as many jobs as the first: near Philly's virtual clusters, with 50, 20, 12, 9, 2 … %."""
@@ -131,3 +126,71 @@ def _arrivals_under_load_s(wishes: Wishes, duration_s: Floats, gang_size: Ints, 
             f"ask for {AMPLE * wishes.jobs * wanted / at_once:,.0f} or more, for fewer devices, or for less load",
         )
     return arrivals_s(like, span_s, uniform)
+
+
+# ---- When the jobs come: by hour and weekday, within a span that gives them the load that is asked for.
+
+HOUR_S = 3600.0
+WEEK_S = 168 * HOUR_S
+HOURS_S: Floats = np.arange(169, dtype=np.float64) * HOUR_S
+SHORTEST_SPAN_S = 1.0
+"""No job takes less, so within a shorter span each would still run when the last comes: that adds no load."""
+HALVINGS = 50
+"""Of a span that is known to a factor of 2: to the millisecond, however long."""
+
+
+def arrivals_s(like: Like, span_s: float, uniform: Floats) -> Floats:
+    """A Poisson process whose rate goes by hour and weekday, from a Monday, 0:00.
+
+    Given how many arrive in a span, they are independent draws from the rate; the first and the last are its ends.
+    """
+    expected = np.concatenate([[0.0], np.cumsum(np.outer(like.by_weekday, like.by_hour).ravel())])
+    weeks, rest_s = divmod(span_s, WEEK_S)
+    in_span = weeks * expected[-1] + np.interp(rest_s, HOURS_S, expected)
+    week, rest = np.divmod(np.sort(uniform) * in_span, expected[-1])
+    between_s = np.minimum(week * WEEK_S + np.interp(rest, expected, HOURS_S), span_s)
+    return np.concatenate([[0.0], between_s, [span_s]])
+
+
+def busy_devices(arrival_s: Floats, duration_s: Floats, gang_size: Ints) -> float:
+    """How many devices the jobs would hold on the average until the last arrives, if none of them waited.
+
+    What they do later is not counted: Philly's longest runs for weeks, which loads nothing while the others come.
+    """
+    span_s = float(arrival_s[-1])
+    return float((gang_size * np.minimum(duration_s, span_s - arrival_s)).sum()) / span_s
+
+
+def longest_span_s(busy_within: Callable[[float], float], wanted: float, longest_s: float) -> float | None:
+    """The span within which so many devices are busy; None if that is too many for any.
+
+    A shorter span has more of them busy, but for the hours of the day, by which there can be several answers. Going
+    down from a span that is too long, the first that is found is the one with the least of a rush.
+    """
+    short_s = long_s = longest_s
+    while busy_within(short_s) < wanted:
+        if short_s <= SHORTEST_SPAN_S:
+            return None
+        short_s, long_s = max(short_s / 2, SHORTEST_SPAN_S), short_s
+    for _ in range(HALVINGS):
+        middle_s = (short_s + long_s) / 2
+        if busy_within(middle_s) < wanted:
+            long_s = middle_s
+        else:
+            short_s = middle_s
+    return short_s
+
+
+# ---- A synthetic trace in weft's own form, as `weft simulate` reads it.
+
+HEADER = "arrival,duration,gang,tenant\n"
+
+
+def plain_csv(drawn: Drawn) -> str:
+    """Arrivals to the millisecond: on a large cluster a thousand jobs may come within minutes."""
+    columns = (drawn.arrival_s, drawn.duration_s, drawn.gang_size, drawn.tenant)
+    jobs = zip(*(column.tolist() for column in columns), strict=True)
+    rows = [
+        f"{arrival_s:.3f},{duration_s:.0f},{gang},tenant-{tenant}\n" for arrival_s, duration_s, gang, tenant in jobs
+    ]
+    return HEADER + "".join(rows)

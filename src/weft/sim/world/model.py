@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from weft.core.commands import Allocation
 from weft.core.errors import InputError
 from weft.core.value import value
-from weft.core.values import Cluster, JobSpec
-from weft.sim.interference import Fitted, Interference, Profile, Table, plain
-from weft.sim.together import AS_ASSUMED, HeldBack
+from weft.core.values import Cluster, JobSpec, Node
+from weft.policies.group import NodeGroup
+from weft.sim.colocation import AS_ASSUMED, Fitted, HeldBack, Interference, Profile, Table, plain
 from weft.sim.trace import TraceJob
-from weft.sim.world import chance
+from weft.sim.world import seeded_noise
 
 WHOLE = (1.0, 1.0)
 LONG = ("models", "unknown_memory", "unknown_utilisation")
@@ -112,18 +113,20 @@ class World:
 
     def noise(self, job_id: str, seed: int, serial: int) -> float:
         """By what factor the so-manieth measured rate of a job is off."""
-        return chance.noise(self.rate_noise, seed, "noise", job_id, serial)
+        return seeded_noise.noise(self.rate_noise, seed, "noise", job_id, serial)
 
     def outages(self, cluster: Cluster, seed: int, until_s: float) -> Iterator[tuple[float, str, float]]:
         """(when, which node, when it is back), in the order of time."""
-        return chance.outages(cluster, self.mtbf_s, self.repair_s, seed, until_s)
+        return seeded_noise.outages(cluster, self.mtbf_s, self.repair_s, seed, until_s)
 
     def _habits_of(self, model: str) -> Habits:
         """Of ResNet-18 (batch size 32), if that is known, or else of ResNet-18."""
         return self.models.get(plain(model)) or self.models.get(plain(model.partition(" (")[0]), UNKNOWN)
 
-    def _draw(self, choices: tuple[chance.T, ...], default: chance.T, spec: JobSpec, seed: int, what: str) -> chance.T:
-        return chance.drawn(choices, seed, what, spec.id) if choices else default
+    def _draw(
+        self, choices: tuple[seeded_noise.T, ...], default: seeded_noise.T, spec: JobSpec, seed: int, what: str
+    ) -> seeded_noise.T:
+        return seeded_noise.drawn(choices, seed, what, spec.id) if choices else default
 
     def _skew_of(self, spec: JobSpec, seed: int) -> float:
         known = self.skew.get(spec.model.lower())
@@ -150,3 +153,35 @@ def _in_seconds(spec: JobSpec, duration_s: float) -> JobSpec:
     """Where all devices are alike, a step is a second."""
     declared_steps = None if spec.declared_steps is None else duration_s
     return replace(spec, device_types=None, step_rate_hz={}, declared_steps=declared_steps)
+
+
+# ---- How fast jobs run that have their devices for themselves.
+
+
+class Speeds:
+    """How fast jobs run on the allocations of one cluster in one world."""
+
+    def __init__(self, world: World, cluster: Cluster, nodes: Sequence[Node]) -> None:
+        """`nodes` is the ledger's own list, to which those that come back after a failure are added."""
+        self._world = world
+        self._nodes = nodes
+        self._types = cluster.device_types
+        sizes = [node.device_count for node in cluster.nodes]
+        self._groups = {
+            kind: NodeGroup([i for i, node in enumerate(cluster.nodes) if node.device_type == kind], sizes)
+            for kind in cluster.device_types
+        }
+
+    def pace(self, spec: JobSpec, allocation: Allocation) -> tuple[float, float]:
+        """A gang's usual steps per second on these devices, and by what factor it is slower here."""
+        kind = self._nodes[allocation[0][0]].device_type
+        if spec.skew and len(allocation) > self._groups[kind].fewest(spec.gang_size):
+            return spec.rate_hz(kind), 1.0 + spec.skew
+        return spec.rate_hz(kind), 1.0
+
+    def best_pace(self, spec: JobSpec) -> float:
+        """Alone, consolidated, on the fastest type it may use and that could hold it."""
+        if not spec.step_rate_hz:
+            return 1.0
+        able = [kind for kind in self._types if spec.allows(kind) and self._groups[kind].could_hold(spec.gang_size)]
+        return max(spec.rate_hz(kind) for kind in able)

@@ -1,0 +1,1 @@
+"""What a simulation leaves behind: its figures, tables, files and the HTML report."""

@@ -1,0 +1,1 @@
+"""What weft needs of the operating system: processes, files, locks, mounts, and units as people write them."""
