@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 
 from weft.core.job import Job
 from weft.core.sharing import Offer
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.classed import Classed
+from weft.policies.order.fifo import Arrival
+from weft.policies.order.quota import Classed
 from weft.policies.policy import Policy
-from weft.policies.share.filling import Filling
-from weft.policies.share.guests import Guests
-from weft.policies.share.spots import Spot
+from weft.policies.share.candidates import Candidate
+from weft.policies.share.mixed import Guests
+from weft.policies.share.opportunistic import Filling
 
 
 @dataclass
 class Beside(Filling):
-    def offer(self, spot: Spot, guest: Job) -> Offer:
+    def offer(self, spot: Candidate, guest: Job) -> Offer:
         offer = super().offer(spot, guest)
         return replace(offer, seating=replace(offer.seating, is_throttled=False))
 

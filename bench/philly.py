@@ -13,8 +13,8 @@ from pathlib import Path
 
 from figures import Figure
 from weft.core.values import Cluster, nodes_of
-from weft.policies.order.queues import ServiceQueues
-from weft.policies.place.skew_aware import SkewAware
+from weft.policies.order.tiresias import ServiceQueues
+from weft.policies.placement import SkewAware
 from weft.policies.policy import Policy
 from weft.sim.engine import Simulation
 from weft.sim.trace import Trace, read_trace

@@ -15,8 +15,8 @@ from task import Outcome, Task, remember
 
 from weft.core.events import Event, Measured, Submitted
 from weft.core.values import JobClass
+from weft.policies.loader import policies_asked
 from weft.sim.engine import Simulation
-from weft.sim.named import policies_asked
 from weft.sim.request import Request, cluster_text, parse_cluster
 from weft.sim.results.run_result import Run
 from weft.sim.results.summary import completion_s, queueing_s, summarise

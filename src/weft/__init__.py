@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from weft.client import Client
     from weft.core.values import JobSpec
     from weft.node.task import attach
+    from weft.policies.base import KeyedOrder
     from weft.policies.policy import Policy
-    from weft.policies.stages import KeyedOrder
     from weft.runtime.sdk import checkpoint, init, report, step, steps
     from weft.sim.api import simulate
     from weft.sim.trace import Trace, TraceJob
@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 HOMES = {
     "Client": "weft.client",
     "JobSpec": "weft.core.values",
-    "KeyedOrder": "weft.policies.stages",
+    "KeyedOrder": "weft.policies.base",
     "Policy": "weft.policies.policy",
     "Trace": "weft.sim.trace",
     "TraceJob": "weft.sim.trace",

@@ -11,8 +11,8 @@ import weft
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.values import Cluster, Node
+from weft.policies.base import Key
 from weft.policies.registry import tiresias_l
-from weft.policies.stages import Key
 from weft.sim.api import SOONER_HERE_JOBS, Asked
 from weft.sim.trace import read_trace
 from weft.sim.world import load_world

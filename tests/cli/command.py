@@ -11,7 +11,7 @@ Weft = Callable[..., Result]
 
 BY_NAME = '''
 from weft import KeyedOrder, Policy
-from weft.policies.order.arrival import Arrival
+from weft.policies.order.fifo import Arrival
 
 
 class ByName(KeyedOrder):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from command import Weft
 
+from weft.policies.loader import NamedPolicy, policies_asked
 from weft.policies.registry import POLICIES
-from weft.sim.named import NamedPolicy, policies_asked
 
 
 def asked(text: str) -> NamedPolicy:

@@ -11,7 +11,7 @@ from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Offer, Sharing, Withdrawal, fits, holders, seated_lane
 from weft.core.view import Decider, View
-from weft.sim.named import policies_asked
+from weft.policies.loader import policies_asked
 
 Word = Sharing | Exception
 PACKED = Reason(Code.PACKED, ("1",))

@@ -21,7 +21,7 @@ from weft.control.record import FIRST, Record
 from weft.control.store import Batch, Store
 from weft.core.snapshot import SnapshotTexts, snapshot
 from weft.core.view import Decider
-from weft.sim.named import policies_asked
+from weft.policies.loader import policies_asked
 
 BEGIN = 1_700_000_000.0
 MACHINE = "here"

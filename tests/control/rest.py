@@ -23,8 +23,8 @@ from weft.control.orders import Order
 from weft.control.store import Store
 from weft.control.writer import Writer
 from weft.home import Home
+from weft.policies.loader import policies_asked
 from weft.settings import Settings
-from weft.sim.named import policies_asked
 
 
 class Served:

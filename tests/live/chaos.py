@@ -28,7 +28,7 @@ from weft.control.fold import load_desk
 from weft.control.store import Store
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.sim.named import policies_asked
+from weft.policies.loader import policies_asked
 from weft.system.processes import process
 
 WITNESS = Path(__file__).with_name("witness.py")

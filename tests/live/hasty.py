@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.guests import Guests
-from weft.policies.share.looking import Looks
+from weft.policies.share.mixed import Guests
 from weft.policies.share.packing import Packing
+from weft.policies.share.retry_times import Looks
 
 
 def weft() -> Policy:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.policies.migration import Migration
-from weft.policies.order.arrival import Arrival
+from weft.policies.migrate.migration import Migration
+from weft.policies.order.fifo import Arrival
 from weft.policies.policy import Policy
 from weft.policies.share.lanes import Lanes
 

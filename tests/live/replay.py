@@ -18,7 +18,7 @@ from weft.core.plain import KINDS, fact_of
 from weft.core.scheduler import Scheduler
 from weft.core.sharing import devices_of
 from weft.core.values import Cluster, JobClass
-from weft.sim.named import policies_asked
+from weft.policies.loader import policies_asked
 
 OVER_S = 3.0
 """For so long more may be on a device than it has: who is to make way there has to come to a step boundary first."""

@@ -10,18 +10,18 @@ from weft.core.job import Job
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import Decider
-from weft.policies.migration import Migration
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.classed import Classed
+from weft.policies.base import Placer
+from weft.policies.migrate.migration import Migration
+from weft.policies.order.fifo import Arrival
+from weft.policies.order.quota import Classed
 from weft.policies.policy import Policy
-from weft.policies.share.filling import Filling
-from weft.policies.share.guests import Guests
-from weft.policies.stages import Place
+from weft.policies.share.mixed import Guests
+from weft.policies.share.opportunistic import Filling
 
 GB = 1 << 30
 
 
-def filling(place: Place | None = None, migration: Migration | None = None, **parameters: Any) -> Policy:
+def filling(place: Placer | None = None, migration: Migration | None = None, **parameters: Any) -> Policy:
     """As antman has it: whoever waits fills what holders leave idle."""
     order = Classed(Arrival(strict=False))
     share = Guests(order, None, Filling(**parameters), has_lanes=False)

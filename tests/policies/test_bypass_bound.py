@@ -10,8 +10,8 @@ from sharing_words import Stage
 
 from weft.core.events import Finished, Held, Lost, Released, Woken
 from weft.core.values import JobClass
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.classed import Classed
+from weft.policies.order.fifo import Arrival
+from weft.policies.order.quota import Classed
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 

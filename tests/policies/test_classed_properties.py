@@ -18,17 +18,16 @@ from weft.core.reasons import Reason
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.core.view import View
-from weft.policies.draft import placement_of
-from weft.policies.group import NodeGroup
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.bounded import Bounded
-from weft.policies.order.classed import Classed
-from weft.policies.order.queues import ServiceQueues
-from weft.policies.place.consolidated import Consolidated
-from weft.policies.place.skew_aware import SkewAware
+from weft.policies.base import KeyedOrder
+from weft.policies.order.fifo import Arrival
+from weft.policies.order.quota import Classed
+from weft.policies.order.starvation import Bounded
+from weft.policies.order.tiresias import ServiceQueues
+from weft.policies.placement import Consolidated, SkewAware
+from weft.policies.plan.draft import placement_of
+from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.reservation import Kept, Reservations
 from weft.policies.policy import Policy
-from weft.policies.reserving import Kept, Reservations
-from weft.policies.stages import KeyedOrder
 from weft.sim.engine import Simulation
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import World

@@ -7,9 +7,9 @@ from sharing_words import Stage
 
 from weft.core.events import Cancelled, Finished, NodeLost
 from weft.core.values import JobClass
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.classed import Classed
-from weft.policies.place.consolidated import Consolidated
+from weft.policies.order.fifo import Arrival
+from weft.policies.order.quota import Classed
+from weft.policies.placement import Consolidated
 from weft.policies.policy import Policy
 
 FREE = {"job_class": JobClass.OPPORTUNISTIC, "tenant": "bo"}

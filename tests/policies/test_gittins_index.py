@@ -7,7 +7,7 @@ import csv
 import pytest
 from policy_helpers import FIXTURES
 
-from weft.policies.history import History
+from weft.policies.order.tiresias import History
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from weft.core.events import Cancelled, Finished, Held, Released, Submitted
 from weft.core.scheduler import Scheduler
 from weft.core.snapshot import restored, snapshot
 from weft.core.values import JobSpec
-from weft.policies.history import History
-from weft.policies.order.gittins_rank import ENOUGH, GittinsRank
+from weft.policies.order.tiresias import History
+from weft.policies.order.weft_rank import ENOUGH, GittinsRank
 from weft.policies.policy import Policy
 
 THRESHOLDS = (10.0, 100.0, 1000.0)

@@ -13,7 +13,7 @@ from weft.core.events import Cancelled, Event, Finished, Measured, NodeJoined, N
 from weft.core.values import JobClass, JobSpec, Node
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.guests import Guests
+from weft.policies.share.mixed import Guests
 
 
 def look(stage: Stage, now: float, utilisation: float = 0.3) -> None:

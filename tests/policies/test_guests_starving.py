@@ -12,7 +12,7 @@ from weft.core.commands import Seat, Unseat
 from weft.core.events import Finished, Grown, Measured
 from weft.core.values import JobClass
 from weft.policies.registry import POLICIES
-from weft.policies.share.starving import Starving
+from weft.policies.share.opportunistic import Starving
 
 
 def filled(policy: str = "antman", sizes: tuple[int, ...] = (1,)) -> Stage:

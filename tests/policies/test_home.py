@@ -9,13 +9,11 @@ from weft.core.events import DevicesBlocked, Finished, Held, NodeJoined, NodeLos
 from weft.core.job import Job
 from weft.core.values import JobSpec, Node
 from weft.core.view import View
-from weft.policies.home import home_of, make_way_home
-from weft.policies.order.rotation import Rotation
-from weft.policies.place.compact import Compact
-from weft.policies.place.consolidated import Consolidated
+from weft.policies.order.gandiva import Rotation
+from weft.policies.placement import Compact, Consolidated
+from weft.policies.plan.free_devices import Room, home_of, make_way_home
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.room import Room
 
 EVERYWHERE = ("any",)
 

@@ -9,7 +9,7 @@ from sharing_words import GB, Stage
 from weft.core.events import Finished, Measured
 from weft.core.reasons import Code
 from weft.policies.registry import POLICIES
-from weft.policies.share.guests import Guests
+from weft.policies.share.mixed import Guests
 from weft.sim.colocation import Fitted
 from weft.sim.world import World
 

@@ -31,20 +31,21 @@ from weft.core.scheduler import Scheduler
 from weft.core.sharing import Offer, Sharing, holders, members_on
 from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import View
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.attained import Attained
-from weft.policies.order.rotation import Rotation
+from weft.policies.base import Order
+from weft.policies.order.fifo import Arrival
+from weft.policies.order.gandiva import Rotation
+from weft.policies.order.las import Attained
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.lane_choice import Room
-from weft.policies.share.lanes import Lanes
-from weft.policies.stages import Order
+from weft.policies.share.lanes import LaneRoom, Lanes
 from weft.sim.colocation import Fitted
 from weft.sim.world import World
 
 
 def choose_lane(capacity_bytes: int, lanes: dict[int, list[Memory]], job: Memory) -> int | None:
-    return Room(capacity_bytes, [(memory, lane) for lane, some in lanes.items() for memory in some]).choose_lane(job)
+    return LaneRoom(capacity_bytes, [(memory, lane) for lane, some in lanes.items() for memory in some]).choose_lane(
+        job
+    )
 
 
 def test_the_golden_vector_with_its_third_job_rejected() -> None:
@@ -121,7 +122,7 @@ def chosen_plainly(capacity_bytes: int, members: list[tuple[Memory, int]], job: 
 def test_a_lane_is_chosen_as_if_the_whole_device_were_counted_for_each(
     members: list[tuple[Memory, int]], capacity_bytes: int, job: Memory, most: int
 ) -> None:
-    room = Room(capacity_bytes, members)
+    room = LaneRoom(capacity_bytes, members)
     assert room.choose_lane(job, most) == chosen_plainly(capacity_bytes, members, job, most)
 
 
@@ -131,7 +132,7 @@ def test_who_finds_no_lane_finds_none_when_others_have_come(
     jobs: list[Memory], capacity_bytes: int, most: int, late: Memory
 ) -> None:
     """Nor does who needs more; though a lane that somebody has made larger has a place for a larger T."""
-    room, found = Room(capacity_bytes), []
+    room, found = LaneRoom(capacity_bytes), []
     for memory in jobs:
         found.append(room.choose_lane(late, most))
         lane = room.choose_lane(memory, most)

@@ -9,8 +9,8 @@ from weft.core.errors import InputError
 from weft.core.events import Finished, Measured, NodeJoined, NodeLost
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, Node
-from weft.policies.migration import Migration
-from weft.policies.place.consolidated import Consolidated
+from weft.policies.migrate.migration import Migration
+from weft.policies.placement import Consolidated
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 

@@ -14,16 +14,16 @@ from weft.core.events import Event, Finished, NodeJoined, Submitted, Woken
 from weft.core.reasons import Code
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobClass, JobSpec, Node
-from weft.policies.migration import Migration
-from weft.policies.place.consolidated import Consolidated
+from weft.policies.base import Placer
+from weft.policies.migrate.migration import Migration
+from weft.policies.placement import Consolidated
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.stages import Place
 
 FOUR_TIMES = {"K80": 1.0, "V100": 4.0}
 
 
-def moving(place: Place | None = None) -> Policy:
+def moving(place: Placer | None = None) -> Policy:
     """Of itself it asks for no wake-up: who wakes it is migration. A move costs 30 s."""
     return filling(place, Migration(30.0))
 

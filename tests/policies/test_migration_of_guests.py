@@ -8,9 +8,9 @@ from sharing_words import GB, Stage, filling, told
 from weft.core.commands import Start
 from weft.core.events import Finished, NodeJoined, NodeLost
 from weft.core.values import JobClass, Node
-from weft.policies.migration import Migration
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.rotation import Rotation
+from weft.policies.migrate.migration import Migration
+from weft.policies.order.fifo import Arrival
+from weft.policies.order.gandiva import Rotation
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.lanes import Lanes

@@ -10,8 +10,8 @@ from weft.core.job import Job
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobSpec, Node
 from weft.policies import KeyedOrder, Policy
-from weft.policies.incremental import IncrementalPlanner
-from weft.policies.stages import Key
+from weft.policies.base import Key
+from weft.policies.plan.incremental import IncrementalPlanner
 from weft.sim.engine import Simulation
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import load_world

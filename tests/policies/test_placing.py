@@ -5,39 +5,37 @@ from __future__ import annotations
 import pytest
 
 from weft.core.values import JobSpec
-from weft.policies.group import NodeGroup
-from weft.policies.place.compact import Compact
-from weft.policies.place.consolidated import Consolidated
-from weft.policies.place.skew_aware import SkewAware
-from weft.policies.stages import Place
+from weft.policies.base import Placer
+from weft.policies.placement import Compact, Consolidated, SkewAware
+from weft.policies.plan.node_groups import NodeGroup
 
 SIZES = [4, 4, 4, 4]
 GROUP = NodeGroup(range(4), SIZES)
 EVERYWHERE = [Consolidated(), Compact(), SkewAware(0.2)]
 
 
-def choose(place: Place, gang_size: int, *free: int, skew: float = 0.0) -> object:
+def choose(place: Placer, gang_size: int, *free: int, skew: float = 0.0) -> object:
     return place.choose(JobSpec("a", gang_size, skew=skew), GROUP, list(free))
 
 
 @pytest.mark.parametrize("place", EVERYWHERE, ids=lambda place: type(place).__name__)
-def test_a_gang_gets_the_node_that_it_fills_best(place: Place) -> None:
+def test_a_gang_gets_the_node_that_it_fills_best(place: Placer) -> None:
     assert choose(place, 2, 4, 3, 2, 4) == ((2, 2),)
     assert choose(place, 2, 4, 3, 1, 4) == ((1, 2),)
 
 
 @pytest.mark.parametrize("place", EVERYWHERE, ids=lambda place: type(place).__name__)
-def test_of_equal_nodes_the_first_is_taken(place: Place) -> None:
+def test_of_equal_nodes_the_first_is_taken(place: Placer) -> None:
     assert choose(place, 3, 1, 4, 4, 4) == ((1, 3),)
 
 
 @pytest.mark.parametrize("place", EVERYWHERE, ids=lambda place: type(place).__name__)
-def test_nothing_is_chosen_where_too_little_is_free(place: Place) -> None:
+def test_nothing_is_chosen_where_too_little_is_free(place: Placer) -> None:
     assert choose(place, 4, 1, 1, 1, 0) is None
 
 
 @pytest.mark.parametrize("place", [Consolidated(), Compact()], ids=lambda place: type(place).__name__)
-def test_a_gang_larger_than_a_node_gets_whole_nodes_and_the_best_fit_for_the_rest(place: Place) -> None:
+def test_a_gang_larger_than_a_node_gets_whole_nodes_and_the_best_fit_for_the_rest(place: Placer) -> None:
     assert choose(place, 8, 4, 3, 4, 1) == ((0, 4), (2, 4))
     assert choose(place, 6, 4, 3, 2, 4) == ((0, 4), (2, 2))
 

@@ -9,7 +9,7 @@ from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.transitions import State
 from weft.core.values import JobSpec
-from weft.policies.order.queues import ServiceQueues
+from weft.policies.order.tiresias import ServiceQueues
 from weft.policies.registry import POLICIES
 
 

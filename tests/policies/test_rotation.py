@@ -9,7 +9,7 @@ from sharing_words import Stage
 from weft.core.commands import Start
 from weft.core.errors import InputError
 from weft.core.events import Measured
-from weft.policies.order.rotation import FIRST_S, Rotation
+from weft.policies.order.gandiva import FIRST_S, Rotation
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 

@@ -15,7 +15,7 @@ from weft.core.errors import InputError
 from weft.core.events import Finished, Held, Measured, Released, Submitted
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec, check_spec
-from weft.policies.order.rotation import Rotation
+from weft.policies.order.gandiva import Rotation
 from weft.policies.policy import Policy
 
 RATES_HZ = (0.5, 2.0, 3.3, 5.1, 7.7, 40.0)

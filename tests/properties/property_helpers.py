@@ -21,7 +21,7 @@ from weft.core.scheduler import Scheduler
 from weft.core.transitions import State
 from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import Decider, View
-from weft.policies.incremental import IncrementalPlanner
+from weft.policies.plan.incremental import IncrementalPlanner
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.sim.colocation import Fitted

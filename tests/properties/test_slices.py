@@ -18,10 +18,10 @@ from weft.core.reasons import Code, Reason
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import View
-from weft.policies.order.rotation import COST_SHARE, EARLY
+from weft.policies.order.gandiva import COST_SHARE, EARLY
+from weft.policies.plan.server_planner import ServerPlanner
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.servers import ServerPlanner
 from weft.sim.trace import TraceJob
 from weft.sim.world import World
 

@@ -13,8 +13,8 @@ from rich.console import Console
 import weft
 from weft.core.values import JobClass
 from weft.policies import POLICIES
+from weft.policies.loader import policies_asked
 from weft.sim.api import Results
-from weft.sim.named import policies_asked
 from weft.sim.results.output import as_json, write_csv
 from weft.sim.results.report import write_report
 from weft.sim.results.report.narrative import what_happened

@@ -21,8 +21,8 @@ def policies(name: str | None) -> None:
     Each parameter is shown with its default.
     """
     # Loaded here, as in the other verbs: `weft --version` should not wait for numpy.
+    from weft.policies.loader import registered
     from weft.policies.registry import PARAMETERS, POLICIES
-    from weft.sim.named import registered
 
     if name:
         make = registered(name)
@@ -42,7 +42,7 @@ def policies(name: str | None) -> None:
 
 
 def _describe(name: str, make: Callable[..., Any]) -> None:
-    from weft.sim.named import policies_asked
+    from weft.policies.loader import policies_asked
 
     click.secho(name, bold=True)
     classes = " It heeds quotas and classes: opportunistic jobs yield." if policies_asked(name)[0].heeds_classes else ""
@@ -51,7 +51,7 @@ def _describe(name: str, make: Callable[..., Any]) -> None:
 
 def _words(make: Callable[..., Any]) -> dict[str, str]:
     """Each parameter with its default, as one would type it."""
-    from weft.sim.parameters import as_typed, declared
+    from weft.policies.loader import as_typed, declared
 
     return {key: f"{key}={as_typed(each.default)}" for key, each in declared(make).items()}
 

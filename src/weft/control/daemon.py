@@ -32,8 +32,8 @@ from weft.home import Home
 from weft.node.cgroups import find_fences
 from weft.node.devices import discover, load_nvml
 from weft.node.supervisor import Supervisor
+from weft.policies.loader import NamedPolicy, policies_asked
 from weft.settings import Settings, load_settings
-from weft.sim.named import NamedPolicy, policies_asked
 from weft.system import descriptors
 from weft.system.files import clear_place, is_socket
 from weft.system.lockfile import holder_of, taken_lock

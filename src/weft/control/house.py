@@ -29,8 +29,8 @@ from weft.control.writer import Writer
 from weft.core.errors import InputError
 from weft.core.view import Decider
 from weft.home import Home
+from weft.policies.loader import NamedPolicy, policies_asked
 from weft.settings import Settings, load_settings
-from weft.sim.named import NamedPolicy, policies_asked
 
 PATIENCE_S = 60.0
 """How long the end of those that were told to end is waited for, beyond their grace."""

@@ -1,7 +1,7 @@
 """Who runs where: stages, the policies composed of them, and what one's own policy needs."""
 
+from weft.policies.base import KeyedOrder
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.stages import KeyedOrder
 
 __all__ = ["POLICIES", "KeyedOrder", "Policy"]

@@ -11,22 +11,19 @@ from weft.core.plan import Plan
 from weft.core.reasons import Reason
 from weft.core.sharing import Sharing, within_bounds
 from weft.core.view import View
-from weft.policies.admit.everyone import Everyone
-from weft.policies.bypass import Bypass
-from weft.policies.explain import explain
-from weft.policies.incremental import IncrementalPlanner
+from weft.policies.base import Admit, Everyone, KeyedOrder, Match, Order, Placer, Sharer
 from weft.policies.match.fastest import Fastest
-from weft.policies.migration import Migration
-from weft.policies.order.bounded import Bounded
-from weft.policies.order.rotation import Rotation
-from weft.policies.parting import Staying
-from weft.policies.place.compact import Compact
-from weft.policies.positions import LinePositions
-from weft.policies.priority import by_priority
-from weft.policies.reserving import Reservations
-from weft.policies.scratch import ScratchPlanner
-from weft.policies.servers import ServerPlanner
-from weft.policies.stages import Admit, KeyedOrder, Match, Order, Place, Share
+from weft.policies.migrate.migration import Migration
+from weft.policies.migrate.unpack import Staying
+from weft.policies.order.gandiva import Rotation
+from weft.policies.order.starvation import Bounded, Bypass
+from weft.policies.order.tenant_queues import by_priority
+from weft.policies.placement import Compact
+from weft.policies.plan.full_scan import ScratchPlanner
+from weft.policies.plan.incremental import IncrementalPlanner
+from weft.policies.plan.queue_position import LinePositions, explain
+from weft.policies.plan.reservation import Reservations
+from weft.policies.plan.server_planner import ServerPlanner
 
 
 class Planner(Protocol):
@@ -67,8 +64,8 @@ class Policy:
         *,
         admit: Admit | None = None,
         match: Match | None = None,
-        place: Place | None = None,
-        share: Share | None = None,
+        place: Placer | None = None,
+        share: Sharer | None = None,
         migration: Migration | None = None,
         bypass_limit_s: float | None = None,
         needs_declared_work: bool = False,
@@ -142,7 +139,7 @@ class Policy:
             plan = replace(plan, wake_at=staying.wake_at)
         return migration.told(view, plan) if migration else plan
 
-    def _place_for(self, job: Job) -> Place:
+    def _place_for(self, job: Job) -> Placer:
         """Of this decision, seeing what is kept for others."""
         kept = self.planner.reservations
         return self.place if kept is None else kept.place_for(job)

@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from weft.policies.admit.furthest_behind import FurthestBehind
-from weft.policies.exchanging import Exchange
-from weft.policies.history import History
-from weft.policies.match.allox import AlloxMatching
-from weft.policies.migration import Migration
-from weft.policies.move_cost import MoveCost
-from weft.policies.order.arrival import Arrival
-from weft.policies.order.attained import Attained
+from weft.policies.match.allox import AlloxMatching, FurthestBehind, ShortestOnEachType
+from weft.policies.migrate.cost import MoveCost
+from weft.policies.migrate.migration import Migration
+from weft.policies.migrate.type_swap import Exchange
 from weft.policies.order.capacity import CapacityQueues
-from weft.policies.order.classed import Classed
 from weft.policies.order.fair import FairTenants
-from weft.policies.order.gittins import GittinsQueues
-from weft.policies.order.gittins_rank import GittinsRank
-from weft.policies.order.queues import ServiceQueues
-from weft.policies.order.remaining import Remaining
-from weft.policies.order.rotation import Rotation
-from weft.policies.order.shortest_each import ShortestOnEachType
-from weft.policies.place.consolidated import Consolidated
-from weft.policies.place.skew_aware import SkewAware
+from weft.policies.order.fifo import Arrival
+from weft.policies.order.gandiva import Rotation
+from weft.policies.order.las import Attained
+from weft.policies.order.quota import Classed
+from weft.policies.order.srtf import Remaining
+from weft.policies.order.tiresias import GittinsQueues, History, ServiceQueues
+from weft.policies.order.weft_rank import GittinsRank
+from weft.policies.placement import Consolidated, SkewAware
 from weft.policies.policy import Policy
-from weft.policies.share.filling import Filling
 from weft.policies.share.first_seats import FirstSeats
-from weft.policies.share.guests import Guests
 from weft.policies.share.lanes import Lanes
+from weft.policies.share.mixed import Guests
+from weft.policies.share.opportunistic import Filling
 from weft.policies.share.packing import Packing
 
 DOUBLING = tuple(10.0 * 2**i for i in range(22))

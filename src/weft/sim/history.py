@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.core.errors import InputError
 from weft.core.values import Cluster, JobClass, JobSpec, Node
-from weft.sim.named import policies_asked
+from weft.policies.loader import policies_asked
 from weft.sim.request import cluster_text
 from weft.sim.results.run_result import JobTable, Run, Timeline
 from weft.sim.trace import Trace, TraceJob

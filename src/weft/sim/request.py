@@ -11,7 +11,7 @@ from typing import Any
 from weft.core.errors import InputError
 from weft.core.values import Cluster, JobClass, JobSpec, Node, nodes_of
 from weft.core.words import closest, counted
-from weft.sim.named import NamedPolicy
+from weft.policies.loader import NamedPolicy
 from weft.sim.trace import Trace
 from weft.sim.world import World
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from multiprocessing import active_children, forkserver, get_context, parent_process, resource_tracker
 
 from weft.core.errors import InputError, WeftError
+from weft.policies.loader import NamedPolicy
 from weft.sim.engine import Simulation
-from weft.sim.named import NamedPolicy
 from weft.sim.request import ProgressListener, Request, cluster_text
 from weft.sim.results.run_result import Run
 

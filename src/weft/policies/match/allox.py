@@ -1,23 +1,11 @@
-"""AlloX: a min-cost matching of jobs to positions in the queues of interchangeable devices.
-
-A job that is k-th from the end of a device's queue delays itself and the k − 1 jobs after it, so it adds k times its
-run time there to the sum of completion times, and the time until the device is free. The cheapest assignment of all
-jobs to (device, k) is the offline optimum; online it is solved anew at each arrival and completion, and only the job
-that comes first on a free device starts. Nobody is preempted.
-
-The published code is not followed where it is wrong: fairness filters tenants (not jobs, and not nobody), k counts
-from the end, and the time until a device is free belongs to the device.
-
-Gangs are outside the paper. Here a gang of g is matched as if it were one job that takes g times as long on one
-device (its device-time, as in 2D-LAS); it starts when g devices of the type are free. If it comes first and they are
-not, it waits, and the matching is solved again without it, so that devices do not stand idle for it.
-"""
+"""AlloX: which jobs compete, the shortest on each type, and the min-cost matching of jobs to devices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
 from typing import ClassVar
@@ -27,11 +15,13 @@ from numpy.typing import NDArray
 
 from weft.core.errors import InputError
 from weft.core.job import Job
+from weft.core.ledger import Change
+from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec
 from weft.core.view import View
-from weft.policies.draft import Draft
-from weft.policies.match.times import run_s
-from weft.policies.types import fastest_first, type_of
+from weft.policies.order.tenant_queues import LineOrder
+from weft.policies.plan.draft import Draft
+from weft.policies.plan.node_groups import devices_by_type, fastest_first, free_by_type, type_of
 
 FLATTER_S = 1e-6
 """Added for each position, so that of equally good matchings the one with the shorter queues is taken."""
@@ -144,3 +134,109 @@ class AlloxMatching:
 
 def _fits_now(job: Job, draft: Draft) -> bool:
     return any(job.spec.allows(kind) and free >= job.gang_size for kind, free in draft.room.total.items())
+
+
+# ---- How long a job would take on a device type, from its declared work and its rate there.
+
+
+def run_s(job: Job, kind: str, assume_s: float) -> float:
+    """Of what is left to do, for a job that waits."""
+    declared_steps = job.spec.declared_steps
+    if declared_steps is None:
+        return assume_s
+    return max(0.0, declared_steps - job.settled_steps) / job.spec.rate_hz(kind)
+
+
+# ---- AlloX's choice of whom to match: the shortest jobs on each device type in turn.
+
+
+@dataclass
+class ShortestOnEachType(LineOrder):
+    assume_s: float
+    """What a job that declares no work is taken to need."""
+    by_type: dict[str, list[tuple[float, tuple[float, int], Job]]] = field(default_factory=dict, init=False, repr=False)
+    version: int = field(default=0, init=False, repr=False)
+
+    rule = "matched to device types so that the sum of completion times is least"
+
+    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+        chosen: set[str] = set()
+        lists = [self._candidates(kind, draft, admitted) for kind in self.by_type]
+        while lists:
+            for one in list(lists):
+                job = next((job for job in one if job.id not in chosen), None)
+                if job is None:
+                    lists.remove(one)
+                else:
+                    chosen.add(job.id)
+                    yield job
+
+    def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
+        free = free_by_type(view)
+        kinds = fastest_first(job.spec, free)
+        if any(free[kind] >= job.gang_size for kind in kinds):
+            return Reason(Code.BETTER_LATER, (kinds[0],))
+        return None
+
+    def _candidates(self, kind: str, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+        return (
+            job
+            for _, _, job in self.by_type[kind]
+            if job.id not in draft.running and (admitted is None or job.tenant in admitted)
+        )
+
+    def prepare(self, view: View) -> None:
+        """Keep the waiting jobs of each type sorted by how long they take there."""
+        if self.version != view.version:
+            self.by_type = {kind: [] for kind in devices_by_type(view)}
+            self._insert(view.jobs.values())
+        else:
+            changed = {job.id: job for change, job in view.changes if change is not Change.LEFT}
+            for rows in self.by_type.values():
+                rows[:] = [row for row in rows if row[2].is_waiting and row[2].id not in changed]
+            self._insert(changed.values())
+        self.version = view.version
+
+    def _insert(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            if job.is_waiting:
+                for kind, rows in self.by_type.items():
+                    if job.spec.allows(kind):
+                        insort(rows, (job.gang_size * run_s(job, kind, self.assume_s), job.tie, job))
+
+
+# ---- AlloX's fairness: only the tenants with the least progress compete, until devices would stay free.
+
+
+@dataclass(frozen=True)
+class FurthestBehind:
+    """A tenant's progress is the sum over its running jobs of the share of its best type's devices that the job
+    holds, times its speed where it runs over its speed on that best type: progress counts, not device-seconds.
+    """
+
+    alpha: float
+    """The part of the tenants that compete; doubled as long as devices stay free and nobody takes them."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 1:
+            raise InputError(f"alpha {self.alpha:g} is not a share of tenants", "give a number above 0 and up to 1")
+
+    def rounds(self, view: View) -> Iterator[frozenset[str]]:
+        progress = _progress(view)
+        tenants = sorted(progress, key=lambda tenant: (progress[tenant], tenant))
+        alpha, admitted = self.alpha, 0
+        while admitted < len(tenants):
+            wider = math.ceil(min(1.0, alpha) * len(tenants))
+            if wider > admitted:
+                admitted = wider
+                yield frozenset(tenants[:admitted])
+            alpha *= 2
+
+
+def _progress(view: View) -> dict[str, float]:
+    progress = {job.tenant: 0.0 for job in view.jobs.values() if job.is_waiting or job.is_running}
+    counts = devices_by_type(view)
+    for job in view.running.values():
+        best = max((kind for kind in counts if job.spec.allows(kind)), key=job.spec.rate_hz)
+        progress[job.tenant] += job.gang_size / counts[best] * job.rate_hz / job.spec.rate_hz(best)
+    return progress

@@ -9,8 +9,8 @@ from typing import ClassVar
 from weft.core.job import Job
 from weft.core.values import JobSpec
 from weft.core.view import View
-from weft.policies.draft import Draft
-from weft.policies.types import fastest_first
+from weft.policies.plan.draft import Draft
+from weft.policies.plan.node_groups import fastest_first
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
-from weft.policies.draft import Draft
-from weft.policies.order.lines import LineOrder
-from weft.policies.stages import Key
-from weft.policies.tenant_queues import TenantQueues, in_turn
+from weft.policies.base import Key
+from weft.policies.order.tenant_queues import LineOrder, TenantQueues, in_turn
+from weft.policies.plan.draft import Draft
 
 
 @dataclass

@@ -10,11 +10,10 @@ from heapq import heapify, heappop, heapreplace
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.view import View
-from weft.policies.draft import Draft
-from weft.policies.order.lines import LineOrder
-from weft.policies.stages import Key
-from weft.policies.tenant_queues import TenantQueues, Tie, in_turn
-from weft.policies.types import devices_by_type, type_of
+from weft.policies.base import Key
+from weft.policies.order.tenant_queues import LineOrder, TenantQueues, Tie, in_turn
+from weft.policies.plan.draft import Draft
+from weft.policies.plan.node_groups import devices_by_type, type_of
 
 
 @dataclass

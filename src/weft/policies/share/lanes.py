@@ -1,10 +1,12 @@
-"""GPU lanes (Salus): many small jobs on one device, in turns within a lane, side by side across lanes."""
+"""GPU lanes (Salus): small jobs on one device take turns within a lane and run side by side across lanes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from types import MappingProxyType
 
 from weft.core.bounds import admits, cpus_left
@@ -12,13 +14,26 @@ from weft.core.commands import Seating
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.ledger import Change
+from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Device, Offer, Sharing, Withdrawal, holders, members_on
+from weft.core.sharing import (
+    FILLED,
+    LEAST_SPEED,
+    Device,
+    Offer,
+    Sharing,
+    Withdrawal,
+    devices_of,
+    fits,
+    holders,
+    members_on,
+    seated_lane,
+)
 from weft.core.view import View
-from weft.policies.share.effects import Effects
-from weft.policies.share.lane_choice import Line, Place, Room
-from weft.policies.share.rejudging import Rejudging, seated_otherwise
-from weft.policies.stages import NO_LANE, Turns
+from weft.policies.base import NO_LANE, Turns
+from weft.policies.share.candidates import Candidate, utilisation_of
+from weft.policies.share.opportunistic import Effects
+from weft.policies.share.seat_review import SeatReview, seated_otherwise
 
 MICRO = 1_000_000
 LONGEST_S = 1e12
@@ -71,7 +86,7 @@ class Lanes:
     members: int = MOST_MEMBERS
     """How many jobs at most on one device."""
     effects: Effects = field(default_factory=Effects)
-    _rejudging: Rejudging = field(default_factory=Rejudging, init=False, repr=False)
+    _review: SeatReview = field(default_factory=SeatReview, init=False, repr=False)
     _news: _News = field(default_factory=_News, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +100,7 @@ class Lanes:
         return TURNS[self.in_lane](job, now) if job.gang_size == 1 and job.spec.may_share else NO_LANE
 
     def seat(self, view: View) -> Sharing:
-        is_anew, _ = self._rejudging.look(view)
+        is_anew, _ = self._review.look(view)
         leaving = seated_otherwise(view, _takes_turns) if is_anew else []
         notes = self.effects.notes(view)
         offers = self._offers(view) if self._news.has_come(view) or is_anew else []
@@ -95,7 +110,7 @@ class Lanes:
         """Each who waits, by arrival, to the first device with a place: there are many of them, and few kinds."""
         if view.jobs_waiting <= len(view.seated):
             return []
-        line = Line(self._places(view), self.lanes, self.members)
+        line = LaneLine(self._places(view), self.lanes, self.members)
         offers: list[Offer] = []
         too_large: dict[tuple[frozenset[str] | None, int], float] = {}  # the least P, by allowed types and T
         for job in view.jobs.values():
@@ -115,14 +130,14 @@ class Lanes:
             line.add(place, job, memory, lane)
         return offers
 
-    def _places(self, view: View) -> Iterator[Place]:
+    def _places(self, view: View) -> Iterator[LanePlace]:
         """The devices that one more could share with all who are there."""
         for device, members in _occupied(view):
             node = view.nodes[device[0]]
             known = [(job.memory, lane) for job, lane in members if job.spec.may_share]
             together = [(memory, lane) for memory, lane in known if memory is not None]
             if node.memory_bytes is not None and len(together) == len(members):
-                yield Place(device, node.device_type, members, Room(node.memory_bytes, together))
+                yield LanePlace(device, node.device_type, members, LaneRoom(node.memory_bytes, together))
 
     def _offer(self, view: View, job: Job, device: Device, lane: int, members: list[tuple[Job, int]]) -> Offer:
         turns = self.turns_of(job, view.now)
@@ -170,3 +185,156 @@ def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
         for at in range(there.device_count if view.is_present[node] else 0):
             if not blocked >> at & 1:
                 yield (node, at), members_on(view.ledger, (node, at), held)
+
+
+# ---- Salus's assignment of jobs to devices and their lanes, with the safety condition kept at every step.
+
+
+class LaneRoom:
+    """What is left of one device's memory, and how large each of its lanes is: kept as members come.
+
+    It is `core.memory.needed_bytes` turned round, so that asking for one more costs no walk over those who are there.
+    What has no place has none when others have come, either: whoever makes a lane larger takes at least as much as a
+    later one saves there.
+    """
+
+    __slots__ = ("_free_bytes", "_lanes")
+
+    def __init__(self, capacity_bytes: int, members: Iterable[tuple[Memory, int]] = ()) -> None:
+        self._free_bytes = capacity_bytes
+        self._lanes: dict[int, int] = {}
+        for memory, lane in members:
+            self.add(memory, lane)
+
+    def add(self, memory: Memory, lane: int) -> None:
+        """A member of this lane; in lane 0 it takes turns with nobody."""
+        size_bytes = self._lanes.get(lane, 0)
+        more_bytes = max(0, memory.ephemeral_bytes - size_bytes)
+        self._free_bytes -= memory.persistent_bytes + more_bytes
+        if lane:
+            self._lanes[lane] = size_bytes + more_bytes
+
+    def choose_lane(self, job: Memory, most: int = 1_000) -> int | None:
+        """A new lane, else the tightest that is large enough, else the smallest that may grow so far; or none.
+
+        There are at most so many lanes. One is as large as its largest T, so joining never shrinks it below what
+        members need.
+        """
+        spare_bytes, wanted_bytes = self._free_bytes - job.persistent_bytes, job.ephemeral_bytes
+        if spare_bytes < 0:
+            return None
+        if wanted_bytes <= spare_bytes and len(self._lanes) < most:
+            return next(number for number in count(1) if number not in self._lanes)
+        tightest = self._smallest_from(wanted_bytes)
+        return tightest if tightest is not None else self._smallest_from(wanted_bytes - spare_bytes)
+
+    def _smallest_from(self, least_bytes: int) -> int | None:
+        """Of the lanes that are so large or larger."""
+        return min(((size, lane) for lane, size in self._lanes.items() if size >= least_bytes), default=(0, None))[1]
+
+
+@dataclass(slots=True)
+class LanePlace:
+    """A device and who is there with its lane, those who are being offered a seat among them."""
+
+    device: Device
+    device_type: str
+    members: list[tuple[Job, int]]
+    room: LaneRoom
+
+
+class LaneLine:
+    """Places, those with the fewest members first, as they fill up."""
+
+    def __init__(self, places: Iterable[LanePlace], most_lanes: int, most_members: int) -> None:
+        self._most_lanes, self._most_members = most_lanes, most_members
+        self._places = [place for place in places if len(place.members) < most_members]
+        self._places.sort(key=_fewest)
+
+    def place_for(
+        self, job: Job, memory: Memory, suits: Callable[[Device], bool] | None = None
+    ) -> tuple[LanePlace, int] | None:
+        """The first with a lane for it, and the lane; of the devices that suit, if not all do."""
+        for place in self._places:
+            is_allowed = job.spec.allows(place.device_type) and (suits is None or suits(place.device))
+            lane = place.room.choose_lane(memory, self._most_lanes) if is_allowed else None
+            if lane is not None:
+                return place, lane
+        return None
+
+    def add(self, place: LanePlace, job: Job, memory: Memory, lane: int) -> None:
+        del self._places[bisect_left(self._places, _fewest(place), key=_fewest)]
+        place.members.append((job, lane))
+        place.room.add(memory, lane)
+        if len(place.members) < self._most_members:
+            insort(self._places, place, key=_fewest)
+
+
+def _fewest(place: LanePlace) -> tuple[int, Device]:
+    return len(place.members), place.device
+
+
+# ---- A lane for the guests of one holder: they take turns, so that it feels one at a time however many they are.
+
+
+@dataclass(frozen=True)
+class GuestLane:
+    """Its members need ΣP + max T instead of Σ(P + T), and use up what one of them alone would leave idle.
+
+    Whoever holds the device is in no lane with them, and waits for nobody's turn, nor does who is packed with it. Only
+    quiet jobs join: all on the device must ask for no more than `together` of it.
+    """
+
+    together: float = 0.9
+
+    def offer(self, view: View, spot: Candidate, guest: Job) -> Offer | None:
+        """A place beside those who sit there, held back like them."""
+        members = (*spot.members, guest)
+        if not self._is_open(spot) or guest.gang_size > 1 or not guest.spec.may_share or len(members) > MOST_MEMBERS:
+            return None
+        if not guest.spec.allows(view.nodes[spot.allocation[0][0]].device_type):
+            return None
+        if sum(utilisation_of(member)[0] for member in members) > self.together:
+            return None
+        lane = lane_of(spot)
+        free = [(member, seated_lane(member)) for member in spot.guests if not is_held_back(member)]
+        in_turn = [(member, lane) for member in (*held_back(spot), guest)]
+        together = [(spot.holder, spot.holder.lane), *free, *in_turn]
+        if not all(fits(view.ledger, device, together) for device in devices_of(spot.allocation)):
+            return None
+        return _offer(spot, guest, lane, (*held_back(spot), guest))
+
+    def moved(self, spot: Candidate, restless: Sequence[Job], joining: Iterable[Job] = ()) -> list[Offer]:
+        """These of its guests are to take turns with the others, and with whoever joins them."""
+        in_turn = (*(one for one in spot.guests if is_held_back(one) or one in restless), *joining)
+        return [_offer(spot, guest, lane_of(spot), in_turn) for guest in restless]
+
+    def _is_open(self, spot: Candidate) -> bool:
+        is_theirs = all(guest.seating and guest.seating.allocation == spot.allocation for guest in spot.guests)
+        return bool(spot.guests) and is_theirs and spot.holder.gang_size == 1
+
+
+def is_held_back(guest: Job) -> bool:
+    return guest.seating is not None and guest.seating.is_throttled
+
+
+def held_back(spot: Candidate) -> list[Job]:
+    return [guest for guest in spot.guests if is_held_back(guest)]
+
+
+def lane_of(spot: Candidate) -> int:
+    """The one in which guests take turns, or else one in which nobody is."""
+    used = {spot.holder.lane, *(seated_lane(guest) for guest in spot.guests if not is_held_back(guest))}
+    lanes = {seated_lane(guest) for guest in held_back(spot)} - used - {0}
+    return min(lanes, default=next(lane for lane in count(1) if lane not in used))
+
+
+def _offer(spot: Candidate, guest: Job, lane: int, in_turn: Sequence[Job]) -> Offer:
+    """A place among all who are to take turns, the guest one of them: they share what the rest leave idle."""
+    others = [one.id for one in held_back(spot) if one is not guest]
+    free = [one for one in spot.members if one not in in_turn]
+    idle = max(0.0, 1.0 - sum(utilisation_of(one)[0] for one in free))
+    speed = max(LEAST_SPEED, min(1.0, FILLED * idle / len(in_turn) / max(utilisation_of(guest)[0], 0.01)))
+    seating = Seating(spot.allocation, lane, is_throttled=True, speed=speed)
+    code = Code.JOINED_LANE if others else Code.OPENED_LANE
+    return Offer(guest.id, seating, Reason(code, (lane, ", ".join((others or [spot.holder.id])[:3]))))

@@ -1,9 +1,9 @@
-"""Packing probes (Gandiva): put two jobs on one device, measure what becomes of both, keep it or undo it."""
+"""Packing (Gandiva): two jobs on one device, measured, then kept or undone, and remembered for the next time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from weft.core.commands import Seating
@@ -13,18 +13,17 @@ from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, Offer, Sharing, Withdrawal
 from weft.core.view import View
-from weft.policies.share.looking import Looks
-from weft.policies.share.rejudging import Rejudging, seated_otherwise
-from weft.policies.share.spots import (
-    Spot,
+from weft.policies.base import NO_LANE, Turns
+from weft.policies.share.candidates import (
+    Candidate,
     fitting,
     pair_quietest,
     side_by_side,
     spots_measured,
     spots_without_guests,
 )
-from weft.policies.share.verdicts import Verdicts
-from weft.policies.stages import NO_LANE, Turns
+from weft.policies.share.retry_times import BackOffs, Looks
+from weft.policies.share.seat_review import SeatReview, seated_otherwise
 
 TRIES = 3
 """So many comparisons that say nothing, and the pair is undone."""
@@ -45,7 +44,7 @@ class Packing:
     back_off_s: float = 600.0
     looks: Looks = field(default_factory=Looks)
     verdicts: Verdicts = field(init=False, repr=False)
-    _rejudging: Rejudging = field(default_factory=Rejudging, init=False, repr=False)
+    _review: SeatReview = field(default_factory=SeatReview, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.margin >= 0 or not self.back_off_s > 0:
@@ -76,7 +75,7 @@ class Packing:
         self.verdicts.forget(view)
         return withdrawals, notes
 
-    def _judge(self, spot: Spot, now: float, withdrawals: list[Withdrawal], notes: list[Note]) -> None:
+    def _judge(self, spot: Candidate, now: float, withdrawals: list[Withdrawal], notes: list[Note]) -> None:
         packed = free_guests(spot)
         together = (spot.holder, *packed)
         shares = shares_of(together, spot.members) if packed else []
@@ -94,7 +93,7 @@ class Packing:
 
     def _doubt(
         self,
-        spot: Spot,
+        spot: Candidate,
         together: tuple[Job, ...],
         gain: Gain,
         now: float,
@@ -115,7 +114,7 @@ class Packing:
 
     def _rejudged(self, view: View) -> tuple[list[Withdrawal], list[Note]]:
         """Whoever sits beside another holder than it was packed with may stay if the two could be packed, too."""
-        is_anew, spots = self._rejudging.look(view)
+        is_anew, spots = self._review.look(view)
         found = seated_otherwise(view, is_packed) if is_anew else []
         leaving = {one.job_id: one for one in found}
         notes: list[Note] = []
@@ -134,21 +133,21 @@ class Packing:
         guests = [job for job in view.jobs.values() if may_be_packed(job)]
         spots = [spot for spot in spots_without_guests(view) if spot.holder.alone] if guests else []
 
-        def suits(spot: Spot, guest: Job) -> bool:
+        def suits(spot: Candidate, guest: Job) -> bool:
             return spot.suits(view, guest) and self.may_try(view, spot, guest)
 
-        def offered(spot: Spot, guest: Job) -> Offer | None:
+        def offered(spot: Candidate, guest: Job) -> Offer | None:
             return self.offer(spot, guest) if spot.has_room_for(view, guest) else None
 
         return pair_quietest(spots, fitting(view, spots, guests, side_by_side), suits, offered)
 
-    def may_try(self, view: View, spot: Spot, job: Job) -> bool:
+    def may_try(self, view: View, spot: Candidate, job: Job) -> bool:
         here = view.ledger.devices.kind_of(spot.allocation)
         if spot.holder.alone_on != here or job.alone_on != here:
             return False  # how fast it is alone is known of another type only: nothing to compare with
         return self.verdicts.allow((spot.holder, job), view.now)
 
-    def offer(self, spot: Spot, guest: Job) -> Offer:
+    def offer(self, spot: Candidate, guest: Job) -> Offer:
         return Offer(guest.id, Seating(spot.allocation, speed=0.5), Reason(Code.PACKED, (spot.holder.id,)))
 
 
@@ -170,13 +169,13 @@ def shares_of(packed: Iterable[Job], members: Iterable[Job]) -> list[Share]:
     return shares if len(windows) == 1 else []
 
 
-def kept(spot: Spot, guest: Job, gain: Gain) -> list[Note]:
+def kept(spot: Candidate, guest: Job, gain: Gain) -> list[Note]:
     numbers = (round(gain.total - 1.0, 3), round(gain.half_width, 3))
     code = Code.PACKED_KEPT_WITHIN if numbers[1] else Code.PACKED_KEPT
     return told_both(spot, guest, code, *(numbers if numbers[1] else numbers[:1]))
 
 
-def undone(spot: Spot, together: Iterable[Job], gain: Gain) -> Reason:
+def undone(spot: Candidate, together: Iterable[Job], gain: Gain) -> Reason:
     steps = sum(job.measured.steps for job in together if job.measured)
     total, half_width = round(gain.total, 3), round(gain.half_width, 3)
     if not steps:
@@ -186,7 +185,7 @@ def undone(spot: Spot, together: Iterable[Job], gain: Gain) -> Reason:
     return Reason(Code.PACKED_UNDONE_WITHIN, (spot.holder.id, total, steps, half_width))
 
 
-def doubted(spot: Spot, guest: Job, gain: Gain, tries: int) -> list[Note]:
+def doubted(spot: Candidate, guest: Job, gain: Gain, tries: int) -> list[Note]:
     if not math.isfinite(gain.total):
         return told_both(spot, guest, Code.PACKED_UNMEASURED, tries, TRIES)
     if gain.outcome is Outcome.IMPOSSIBLE:
@@ -195,14 +194,14 @@ def doubted(spot: Spot, guest: Job, gain: Gain, tries: int) -> list[Note]:
     return told_both(spot, guest, Code.PACKED_UNSURE, *numbers, tries, TRIES)
 
 
-def told_both(spot: Spot, guest: Job, code: Code, *numbers: float) -> list[Note]:
+def told_both(spot: Candidate, guest: Job, code: Code, *numbers: float) -> list[Note]:
     return [
         Note(guest.id, Reason(code, (spot.holder.id, *numbers))),
         Note(spot.holder.id, Reason(code, (guest.id, *numbers))),
     ]
 
 
-def probed(spot: Spot, guest: Job) -> list[Note]:
+def probed(spot: Candidate, guest: Job) -> list[Note]:
     """They are together because the holder came, not the guest."""
     return told_both(spot, guest, Code.PACKED)
 
@@ -211,15 +210,119 @@ def is_packed(seating: Seating) -> bool:
     return not seating.is_throttled and not seating.lane
 
 
-def free_guests(spot: Spot) -> list[Job]:
+def free_guests(spot: Candidate) -> list[Job]:
     """Those that nobody holds back."""
     return [guest for guest in spot.guests if guest.seating and not guest.seating.is_throttled]
 
 
-def is_beside(spot: Spot, guest: Job) -> bool:
+def is_beside(spot: Candidate, guest: Job) -> bool:
     """Whether just the two of them are free, on the same devices."""
     return free_guests(spot) == [guest] and guest.seating is not None and guest.seating.allocation == spot.allocation
 
 
 def may_be_packed(job: Job) -> bool:
     return job.is_waiting and job.seating is None and job.alone is not None and job.spec.may_share
+
+
+# ---- What became of jobs that were packed, for the next time: of the very same ones, and of others like them.
+
+Pair = frozenset[str]
+Kind = tuple[tuple[tuple[str, str], ...], int, tuple[str, int]]
+"""Whose jobs of which name, of how many tasks, on which devices. The jobs of a sweep are of one kind."""
+
+LEAST_KEPT = 64
+
+
+@dataclass
+class Verdicts:
+    """A pair that was undone is left alone for `back_off_s`, twice as long each time, and so are others of its kind.
+
+    One that was kept, should something else have parted it, may be packed again at once.
+    """
+
+    back_off_s: float
+    _kept: set[Pair] = field(default_factory=set, init=False, repr=False)
+    _doubts: dict[Pair, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
+    """How often a pair was measured without a verdict, and in which window last."""
+    _most_kept: int = field(default=LEAST_KEPT, init=False, repr=False)
+    _pairs: BackOffs[Pair] = field(init=False, repr=False)
+    _kinds: BackOffs[Kind] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._pairs = BackOffs(self.back_off_s)
+        self._kinds = BackOffs(self.back_off_s)
+
+    def keep(self, jobs: Sequence[Job]) -> bool:
+        """Whether that is news."""
+        pair, kind = _pair(jobs), _kind(jobs)
+        self._doubts.pop(pair, None)
+        self._pairs.forgive(pair)
+        if kind is not None:
+            self._kinds.forgive(kind)
+        is_news = pair not in self._kept
+        self._kept.add(pair)
+        return is_news
+
+    def has_kept(self, jobs: Sequence[Job]) -> bool:
+        return _pair(jobs) in self._kept
+
+    def kept_with(self, job: Job) -> list[str]:
+        """Whoever it was packed and kept with, some of whom may be gone by now."""
+        return sorted(other for pair in self._kept if job.id in pair for other in pair - {job.id})
+
+    def undo(self, jobs: Sequence[Job], now: float) -> None:
+        pair, kind = _pair(jobs), _kind(jobs)
+        self._doubts.pop(pair, None)
+        self._kept.discard(pair)
+        self._pairs.begin(pair, now)
+        if kind is not None:
+            self._kinds.begin(kind, now)
+
+    def doubt(self, jobs: Sequence[Job]) -> int | None:
+        """How often they were measured without a verdict by now; None if this comparison was counted before."""
+        pair, window = _pair(jobs), max((job.measured.window for job in jobs if job.measured), default=0)
+        times, last_window = self._doubts.get(pair, (0, 0))
+        if window and window == last_window:
+            return None
+        self._doubts[pair] = (times + 1, window)
+        return times + 1
+
+    def allow(self, jobs: Sequence[Job], now: float) -> bool:
+        """What is known of a pair itself counts; of one that was never tried, what is known of its kind."""
+        pair = _pair(jobs)
+        if pair in self._kept:
+            return True
+        if self._pairs.is_known(pair):
+            return not self._pairs.is_on(pair, now)
+        kind = _kind(jobs)
+        return kind is None or not self._kinds.is_on(kind, now)
+
+    def is_retry_due(self, view: View) -> bool:
+        """Whether a back-off has ended since this was last asked, of two that are both still there, or of a kind."""
+        live = view.jobs.keys()
+        pairs = self._pairs.has_ended(view.now, lambda pair: not pair <= live)
+        return self._kinds.has_ended(view.now, lambda kind: False) or pairs
+
+    @property
+    def retry_at_s(self) -> float:
+        """When the next back-off ends, as far as was known when last asked whether one has."""
+        return min(self._pairs.next_end_s, self._kinds.next_end_s)
+
+    def forget(self, view: View) -> None:
+        """Of pairs that are gone; not looked for until there are twice as many as were left the last time."""
+        if len(self._kept) + len(self._doubts) > self._most_kept:
+            self._kept = {pair for pair in self._kept if pair <= view.jobs.keys()}
+            self._doubts = {pair: doubt for pair, doubt in self._doubts.items() if pair <= view.jobs.keys()}
+            self._most_kept = 2 * (len(self._kept) + len(self._doubts)) + LEAST_KEPT
+
+
+def _pair(jobs: Sequence[Job]) -> Pair:
+    return frozenset(job.id for job in jobs)
+
+
+def _kind(jobs: Sequence[Job]) -> Kind | None:
+    """None if one of them has no name: then nobody knows what it is like."""
+    if not all(job.spec.model for job in jobs):
+        return None
+    names = tuple(sorted((job.tenant, job.spec.model) for job in jobs))
+    return names, jobs[0].gang_size, jobs[0].alone_on

@@ -12,7 +12,7 @@ from weft.core.commands import Allocation
 from weft.core.errors import InputError
 from weft.core.value import value
 from weft.core.values import Cluster, JobSpec, Node
-from weft.policies.group import NodeGroup
+from weft.policies.plan.node_groups import NodeGroup
 from weft.sim.colocation import AS_ASSUMED, Fitted, HeldBack, Interference, Profile, Table, plain
 from weft.sim.trace import TraceJob
 from weft.sim.world import seeded_noise

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.core.words import counted
-from weft.sim.reading import NOTHING
+from weft.policies.loader import NOTHING
 from weft.sim.results.run_result import Run
 from weft.sim.results.summary import BIN_NAMES, CLASS_NAMES, SHORT_S, SMALL_GANG_SIZE, ClassSummary, Summary
 

@@ -1,0 +1,1 @@
+"""Moving running jobs where that pays."""

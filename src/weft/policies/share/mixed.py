@@ -1,0 +1,287 @@
+"""Sharing by `weft`: peers are packed, all other guests use what a holder leaves idle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+
+from weft.core.errors import InputError
+from weft.core.job import Job
+from weft.core.reasons import Code, Reason
+from weft.core.sharing import Device, Note, Offer, Sharing, Withdrawal, devices_of, fits, seated_lane
+from weft.core.view import View
+from weft.policies.base import NO_LANE, Turns
+from weft.policies.order.quota import Classed
+from weft.policies.share.candidates import (
+    Candidate,
+    fitting,
+    guests_beside,
+    in_turn,
+    pair_parts,
+    pair_quietest,
+    side_by_side,
+    spots_with_guests,
+    spots_without_guests,
+    utilisation_of,
+)
+from weft.policies.share.first_seats import FirstSeats
+from weft.policies.share.lanes import GuestLane, held_back, lane_of
+from weft.policies.share.opportunistic import Effects, Filling, Starving, is_quiet
+from weft.policies.share.packing import Packing, free_guests, is_beside, probed
+from weft.policies.share.retry_times import Looks
+from weft.policies.share.seat_review import SeatReview, granted
+
+
+@dataclass
+class Guests:
+    """Two papers disagree here: Gandiva packs peers and measures, AntMan protects one of two. The classes decide.
+
+    Peers are packed, as a probe, if together they ask for no more than `together` of a device. Whoever is not a peer of
+    the holder, or asks for more, is held back so far that the holder hardly feels it, and further ones take turns with
+    it in a lane. Without `packing` nobody has peers, and without lanes each guest computes by itself: AntMan.
+    """
+
+    classes: Classed
+    packing: Packing | None = field(default_factory=Packing)
+    filling: Filling = field(default_factory=Filling)
+    together: float = 1.4
+    """Two that ask for more could hardly do more than in turns, and each try costs both of them."""
+    has_lanes: bool = True
+    looks: Looks = field(default_factory=Looks)
+    starving: Starving = field(default_factory=Starving)
+    effects: Effects = field(default_factory=Effects)
+    first: FirstSeats | None = None
+    """Seats for newcomers; without it they wait for devices of their own."""
+    _review: SeatReview = field(default_factory=SeatReview, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.together >= 0:
+            raise InputError(f"together {self.together:g} is not 0 or more", "the default is 1.4")
+        self.lane = GuestLane()
+
+    def turns_of(self, job: Job, now: float) -> Turns:
+        return NO_LANE
+
+    def seat(self, view: View) -> Sharing:
+        again = self._rejudged(view)
+        leaving = {each.job_id: each for each in again.withdrawals}
+        spared = self.first.seated(view) if self.first else []  # they are together for a while, whatever comes of it
+        undone, kept = self.packing.judged(view, [*leaving, *spared]) if self.packing else ([], [])
+        for each in (*undone, *self.starving.withdrawn(view)):
+            leaving.setdefault(each.job_id, each)
+        offers = [*again.offers]
+        if self.first:
+            leaving |= {each.job_id: each for each in self.first.withdrawn(view, leaving)}
+            offers += self.first.offers(view, self._are_peers, leaving)
+        if self.looks.is_due(view, self._has_news(view)):
+            offers += self._offers(view, leaving, offers)
+            offers += self._turns(view, leaving, {offer.job_id for offer in offers})
+        else:
+            offers += self._reunited(view, _devices_of(offers))
+        for offer in offers:
+            self.starving.watch(view, offer)
+            if view.jobs[offer.job_id].seating and offer.job_id not in leaving:
+                leaving[offer.job_id] = Withdrawal(offer.job_id, offer.reason)
+        staying = sum(offer.job_id in leaving for offer in offers)
+        wake_at = self.looks.wake_at(view, self._news_at_s, len(leaving) - staying)
+        notes = [*again.notes, *kept, *self.effects.notes(view, leaving)]
+        first_over_s = self.first.wake_at(view) if self.first else math.inf
+        return Sharing(offers, list(leaving.values()), notes, min(wake_at, first_over_s, self.starving.next_look_s))
+
+    # ---- who sits already, beside somebody who is not what it was
+
+    def _rejudged(self, view: View) -> Sharing:
+        """Nobody who goes before its guest, or of whom it is not known how it bears it, has one that is not held back.
+
+        Whoever cannot stay as it sits is held back from now on if there is time to fill, or else leaves.
+        """
+        is_anew, spots = self._review.look(view, self.classes.charged.keys())
+        if is_anew:
+            self.starving.watch_all(view)
+        withdrawals, offers, notes = list[Withdrawal](), list[Offer](), list[Note]()
+        for spot in spots:
+            restless = [guest for guest in spot.guests if not self._may_stay(view, spot, guest)]
+            offers += self._held_back(view, spot, restless)
+            withdrawals += [Withdrawal(guest.id, self._why_not(spot.holder, guest)) for guest in restless]
+            if spot.holder.since_s == view.now:
+                notes += [note for one in spot.guests if one not in restless for note in self._told(spot, one)]
+        return Sharing(offers, list({each.job_id: each for each in withdrawals}.values()), notes)
+
+    def _may_stay(self, view: View, spot: Candidate, guest: Job) -> bool:
+        assert guest.seating is not None
+        lane = guest.seating.lane
+        if guest.seating.is_throttled:
+            return lane == 0 or (self.has_lanes and lane != spot.holder.lane)
+        if guest.is_starting(view.now) and not self.classes.is_guaranteed(spot.holder):
+            return True  # it does not compute yet, and is looked at again when it does
+        if self.first and not lane and self.first.is_new(guest, view.now) and self._are_peers(spot.holder, guest):
+            return True
+        if lane or self._goes_before(spot.holder, guest) or not is_beside(spot, guest):
+            return False
+        return self._are_good_company(view, spot, guest)
+
+    def _held_back(self, view: View, spot: Candidate, restless: Sequence[Job]) -> list[Offer]:
+        """Their new seats, if the device has room for all who sit there then."""
+        is_theirs = all(guest.seating and guest.seating.allocation == spot.allocation for guest in spot.guests)
+        if not restless or not is_theirs or not self._has_idle_time(view, spot.holder):
+            return []
+        if len(spot.guests) == 1:
+            offers = [self.filling.offer(spot, guest) for guest in restless]
+        else:
+            offers = self.lane.moved(spot, restless) if self.has_lanes else []
+        lanes = {guest.id: seated_lane(guest) for guest in spot.guests} | {
+            one.job_id: one.seating.lane for one in offers
+        }
+        together = [(spot.holder, spot.holder.lane), *((guest, lanes[guest.id]) for guest in spot.guests)]
+        return offers if all(fits(view.ledger, device, together) for device in devices_of(spot.allocation)) else []
+
+    def _why_not(self, holder: Job, guest: Job) -> Reason:
+        if guest.seating and guest.seating.is_throttled:
+            return Reason(Code.SEAT_TAKEN, (holder.id,))  # they would be in one lane
+        return Reason(Code.NOT_A_PEER if self._goes_before(holder, guest) else Code.NEW_HOLDER, (holder.id,))
+
+    def _told(self, spot: Candidate, guest: Job) -> list[Note]:
+        """Only of two that are probed."""
+        return probed(spot, guest) if is_beside(spot, guest) and guest.alone else []
+
+    # ---- new ones
+
+    def _offers(self, view: View, leaving: Container[str], made: Sequence[Offer]) -> list[Offer]:
+        """Beside those that are made already: nobody else sits down where newcomers do."""
+        seated, taken = {offer.job_id for offer in made}, _devices_of(made)
+        guests = [job for job in view.jobs.values() if self._may_sit(job) and job.id not in seated]
+        if not guests:
+            return []
+        spots = spots_without_guests(view, taken)
+        if self.filling.guests > 1:
+            spots += [spot for spot in _settled(view, leaving) if len(spot.guests) < self.filling.guests]
+        able = [spot for spot in spots if spot.holder.alone and self._may_host(view, spot.holder)]
+        offers = pair_quietest(
+            able,
+            fitting(view, able, guests, side_by_side),
+            lambda spot, guest: self._suits(view, spot, guest),
+            lambda spot, guest: self._offer(view, spot, guest),
+        )
+        return offers + self._parts(view, guests, [*made, *offers])
+
+    def _reunited(self, view: View, taken: Set[Device]) -> list[Offer]:
+        """Who was packed with somebody, and kept, sits beside it as soon as that is granted devices: when the guest of
+        two comes to go first, both compute on, and no look has to be due."""
+        offers: dict[str, Offer] = {}
+        for spot in (Candidate(holder) for holder in granted(view) if not guests_beside(view, holder)):
+            if not taken.isdisjoint(devices_of(spot.allocation)):
+                continue
+            guest = next((one for one in self._kept_with(view, spot) if one.id not in offers), None)
+            if self.packing and guest:
+                offers[guest.id] = self.packing.offer(spot, guest)
+        return list(offers.values())
+
+    def _kept_with(self, view: View, spot: Candidate) -> Iterator[Job]:
+        known = self.packing.verdicts.kept_with(spot.holder) if self.packing else ()
+        for guest in (view.jobs[each] for each in known if each in view.jobs):
+            if self._may_sit(guest) and self._may_be_packed(view, spot, guest) and spot.has_room_for(view, guest):
+                yield guest
+
+    def _parts(self, view: View, guests: Sequence[Job], offers: Sequence[Offer]) -> list[Offer]:
+        """Who found nobody of its own size fills what a larger gang leaves idle of some of its devices."""
+        seated = {offer.job_id for offer in offers}
+        taken = _devices_of(offers)
+
+        def may_host(holder: Job) -> bool:
+            return taken.isdisjoint(devices_of(holder.allocation)) and self._has_idle_time(view, holder)
+
+        def offered(spot: Candidate, guest: Job) -> Offer | None:
+            return self.filling.offer(spot, guest) if spot.has_room_for(view, guest) else None
+
+        return pair_parts(view, [job for job in guests if job.id not in seated], may_host, offered)
+
+    def _may_sit(self, job: Job) -> bool:
+        return self.filling.may_sit(job) and self.classes.may_sit(job)
+
+    def _may_host(self, view: View, holder: Job) -> bool:
+        """Whether there may be anybody who could sit beside it."""
+        has_peers = self.packing is not None and not self.classes.is_guaranteed(holder)
+        return has_peers or self._has_idle_time(view, holder)
+
+    def _suits(self, view: View, spot: Candidate, guest: Job) -> bool:
+        may_sit = self._has_idle_time(view, spot.holder) or self._may_be_packed(view, spot, guest)
+        return may_sit and spot.suits(view, guest)
+
+    def _may_be_packed(self, view: View, spot: Candidate, guest: Job) -> bool:
+        return self._are_peers(spot.holder, guest) and self._are_good_company(view, spot, guest)
+
+    def _offer(self, view: View, spot: Candidate, guest: Job) -> Offer | None:
+        if not spot.has_room_for(view, guest):
+            return None
+        if self.packing and self._may_be_packed(view, spot, guest):
+            return self.packing.offer(spot, guest)
+        return self.filling.offer(spot, guest)
+
+    def _turns(self, view: View, leaving: Container[str], taken: Container[str]) -> list[Offer]:
+        """Who found no device to itself beside a holder may take turns with those who did before."""
+        if not self.has_lanes or not view.guests:
+            return []
+        able = (job for job in view.jobs.values() if self._may_sit(job) and job.id not in taken)
+        guests = [job for job in able if utilisation_of(job)[0] < self.lane.together]
+        spots = {
+            spot.allocation: spot
+            for spot in (_settled(view, leaving) if guests else [])
+            if self._has_idle_time(view, spot.holder) and self._is_settled(spot)
+        }
+        joining = pair_quietest(
+            spots.values(),
+            fitting(view, spots.values(), guests, in_turn),
+            lambda spot, guest: spot.suits(view, guest),
+            lambda spot, guest: self.lane.offer(view, spot, guest),
+        )
+        return joining + [
+            moved for one in joining for moved in self._moved(spots[one.seating.allocation], view.jobs[one.job_id])
+        ]
+
+    def _moved(self, spot: Candidate, joining: Job) -> list[Offer]:
+        """Those who are held back there, and not in the lane yet."""
+        elsewhere = [guest for guest in held_back(spot) if seated_lane(guest) != lane_of(spot)]
+        return self.lane.moved(spot, elsewhere, [joining])
+
+    def _is_settled(self, spot: Candidate) -> bool:
+        """Nobody disturbs a probe."""
+        free = free_guests(spot)
+        return not free or (self.packing is not None and self.packing.verdicts.has_kept((spot.holder, *free)))
+
+    # ---- who is whose peer
+
+    def _goes_before(self, holder: Job, guest: Job) -> bool:
+        """Whether a holder has a right to feel nothing of this guest."""
+        return self.classes.is_guaranteed(holder) or self.classes.standing(holder) < self.classes.standing(guest)
+
+    def _are_peers(self, holder: Job, guest: Job) -> bool:
+        is_anybody_guaranteed = self.classes.is_guaranteed(holder) or self.classes.is_guaranteed(guest)
+        return not is_anybody_guaranteed and self.classes.standing(holder) == self.classes.standing(guest)
+
+    def _are_good_company(self, view: View, spot: Candidate, guest: Job) -> bool:
+        wanted = utilisation_of(spot.holder)[0] + utilisation_of(guest)[0]
+        return self.packing is not None and wanted <= self.together and self.packing.may_try(view, spot, guest)
+
+    def _has_idle_time(self, view: View, holder: Job) -> bool:
+        return is_quiet(holder, self.filling.busy) and self.starving.may_sit_beside(holder, view.now)
+
+    # ---- when to look again
+
+    def _has_news(self, view: View) -> bool:
+        is_retry_due = self.packing is not None and self.packing.verdicts.is_retry_due(view)
+        return self.starving.has_news(view) or is_retry_due
+
+    @property
+    def _news_at_s(self) -> float:
+        retry_at_s = self.packing.verdicts.retry_at_s if self.packing else self.starving.next_news_s
+        return min(retry_at_s, self.starving.next_news_s)
+
+
+def _devices_of(offers: Iterable[Offer]) -> set[Device]:
+    return {device for offer in offers for device in devices_of(offer.seating.allocation)}
+
+
+def _settled(view: View, leaving: Container[str]) -> list[Candidate]:
+    """Those with guests, all of whom stay."""
+    return [spot for spot in spots_with_guests(view) if not any(guest.id in leaving for guest in spot.guests)]
