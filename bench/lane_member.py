@@ -39,14 +39,14 @@ for step in range(steps):
     optimizer.step()
 seen = {"began": began, "ended": time.monotonic()}
 if "weft_runtime" in sys.modules:
-    from weft_runtime import lanes
-    from weft_runtime.native import NativeState, preloaded
+    from weft_runtime.allocator import NativeState, preloaded
+    from weft_runtime.page import lane_page
 
     native = preloaded()
     if native is not None:
         state = native.look()
         seen |= {name: getattr(state, name) for name in NativeState.NAMES}
     if lane := os.environ.get("WEFT_LANE"):
-        (seen["reserved"],) = struct.unpack_from("=Q", Path(lane).read_bytes(), 8 * lanes.RESERVED)
+        (seen["reserved"],) = struct.unpack_from("=Q", Path(lane).read_bytes(), 8 * lane_page.RESERVED)
 print(json.dumps(seen), flush=True)
 sys.stdin.read()  # an interpreter takes its time to end, which is no part of what is measured

@@ -56,7 +56,7 @@ def main(name: str, steps: int) -> None:
     seen = {what: (number - before[what]) / steps for what, number in spent().items()}
     seen["sum"] = sum(parameter.double().sum().item() for parameter in model.parameters())
     if "weft_runtime" in sys.modules:
-        from weft_runtime.native import preloaded
+        from weft_runtime.allocator import preloaded
 
         native = preloaded()
         if native is not None:

@@ -26,7 +26,7 @@ from packing_under_load import packing_under_load
 from pair import task_of, wait_until
 from weft.node import usage
 from weft.node.task import Task
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
 
 JOB = str(Path(__file__).with_name("share_job.py"))
 FOREVER = 1_000_000

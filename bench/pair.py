@@ -14,7 +14,7 @@ import weft
 from live import weft_here
 from weft.node import usage
 from weft.node.task import Task, attach
-from weft.runtime import layout
+from weft.runtime.page import layout
 
 JOB = str(Path(__file__).with_name("opportunistic_job.py"))
 TENANT = "gold"

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import torch
-from weft_runtime import layout
-from weft_runtime.native import preloaded
-from weft_runtime.page import open_page
+from weft_runtime.allocator import preloaded
+from weft_runtime.page import layout
+from weft_runtime.page.page_file import open_page
 
 torch.set_num_threads(1)
 native = preloaded()

@@ -15,7 +15,7 @@ from typing import Any
 import stepping
 from figures import Figure
 from weft.node.task import attach
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parent / "native"

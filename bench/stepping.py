@@ -16,8 +16,8 @@ from pathlib import Path
 from figures import Figure
 from weft.node.launch import environment
 from weft.node.task import Task, attach
-from weft.runtime import layout
-from weft.runtime.page import create
+from weft.runtime.page import layout
+from weft.runtime.page.page_file import create
 
 TRIOS, WARM_UP_ROUNDS, ROUNDS = 5, 3, 30
 GATES = 300
@@ -29,7 +29,7 @@ import time, torch, gc
 model = torch.nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 from weft_runtime.agent import the_agent
-from weft_runtime.updates import Updates
+from weft_runtime.hooks.optimizer import Updates
 import os
 updates = Updates(the_agent(os.environ["WEFT_PAGE"]))
 def once():

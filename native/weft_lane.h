@@ -1,4 +1,4 @@
-/* A lane's shared page: who its members are, and whose turn it is. Its Python twin is src/weft/runtime/lanes.py;
+/* A lane's shared page: who its members are, and whose turn it is. Its Python twin is src/weft/runtime/page/lane_page.py;
  * a test compares them. The memory that the members share is a memfd that each of them has open: it goes with the
  * last of them, however they end. */
 #ifndef WEFT_LANE_H

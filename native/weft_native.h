@@ -1,4 +1,4 @@
-/* What the library offers to weft's runtime inside a job's process (src/weft/runtime/native.py calls it by ctypes).
+/* What the library offers to weft's runtime inside a job's process (src/weft/runtime/allocator.py calls it by ctypes).
  *
  * Preloaded into every process of a job, it does nothing until weft_native_begin. From then on it serves what PyTorch
  * allocates on the cpu device. A function that can fail returns 0 or an errno, and then has one line in `why`. */

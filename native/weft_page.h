@@ -1,5 +1,5 @@
 /* The control page: one page of shared memory between a task and its coordinator.
- * Its Python twin is src/weft/runtime/layout.py; a test compares them. */
+ * Its Python twin is src/weft/runtime/page/layout.py; a test compares them. */
 #ifndef WEFT_PAGE_H
 #define WEFT_PAGE_H
 

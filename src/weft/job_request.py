@@ -21,7 +21,7 @@ AFTER_KINDS = ("afterok", "afterany", "afternotok")
 KEPT_IN_CLEAN = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TERM", "TMPDIR")
 """What a clean environment keeps of the present one, besides LC_*: without these no program finds its way."""
 TRUST = "WEFT_TRUST_CHECKPOINT"
-"""As runtime/trust.py reads it."""
+"""As runtime/checkpoint/folder.py reads it."""
 OF_AN_OUTER_JOB = (
     "WEFT_PAGE",
     "WEFT_TASK",

@@ -18,7 +18,7 @@ from typist import Typist
 
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.node import bounds
-from weft.runtime import lanes
+from weft.runtime.page import lane_page
 
 MEMORY = "/dev/shm"  # noqa: S108 - a tmpfs
 PYTHON = f"{sys.executable} -I -S"
@@ -33,11 +33,11 @@ for line in open("/dev/tty"):
 """
 LEAVES = """
 import os, struct, sys
-from weft.runtime import layout
-from weft.runtime.page import claimed_beside, create, open_page
+from weft.runtime.page import layout
+from weft.runtime.page.page_file import claimed_beside, create, open_page
 path = os.environ["WEFT_PAGE"]
 page = create(claimed_beside(path, 1)) if "beside" in sys.argv else open_page(path)
-page.words[layout.STATE] = 5 << 8 | (layout.State.ENDED if "ended" in sys.argv else layout.State.LEAVING)
+page.words[layout.STATE] = 5 << 8 | (layout.RankState.ENDED if "ended" in sys.argv else layout.RankState.LEAVING)
 page.words[layout.CLAIM_PID], page.words[layout.CHECKPOINT] = os.getpid(), 43
 sys.exit(75)
 """
@@ -271,8 +271,11 @@ def test_bounds_that_make_no_sense_are_refused(
     [
         (b"not a lane" * 1000, "is not a lane of weft"),
         (b"WEFT", "is not a lane of weft"),
-        (struct.pack("=QQQ", lanes.LANE_MAGIC, 9, lanes.LANE_BYTES), "is a lane of version 9; this weft knows 1"),
-        (struct.pack("=QQQ", lanes.LANE_MAGIC, 1, lanes.LANE_BYTES), "is a damaged lane: 24 bytes long"),
+        (
+            struct.pack("=QQQ", lane_page.LANE_MAGIC, 9, lane_page.LANE_BYTES),
+            "is a lane of version 9; this weft knows 1",
+        ),
+        (struct.pack("=QQQ", lane_page.LANE_MAGIC, 1, lane_page.LANE_BYTES), "is a damaged lane: 24 bytes long"),
     ],
 )
 def test_a_foreign_file_is_no_lane_and_stays_as_it_is(

@@ -13,7 +13,7 @@ from livehome import Live
 
 from waiting import PATIENCE_S, wait_until
 from weft.client import Client
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
 
 pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
 

@@ -12,7 +12,7 @@ from livehome import Live, has_gone
 from waiting import PATIENCE_S
 from weft.client import Client
 from weft.node.bounds import the_library
-from weft.runtime.native import VERSION
+from weft.runtime.allocator import VERSION
 
 PROMISED = {
     "id", "name", "tenant", "class", "state", "reason", "exit_code", "attempt", "devices", "submitted_at", "started_at",

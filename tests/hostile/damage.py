@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from weft.runtime import layout
+from weft.runtime.page import layout
 
 Damage = Callable[[Path], None]
 ALL_ONES = (1 << 64) - 1

@@ -25,7 +25,7 @@ LIES = {
 }
 LIAR = """
 import os, struct, sys, time
-from weft.runtime import layout
+from weft.runtime.page import layout
 from weft.runtime.procfs import PARENT, fields, start_time as start
 from pathlib import Path
 

@@ -24,7 +24,7 @@ from members import Member, alone, lane_folder
 from underweft import bare
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.node.bounds import the_library
-from weft.runtime import lanes
+from weft.runtime.page import lane_page
 
 ALL_ONES = (1 << 64) - 1
 STEPS = 2000
@@ -59,13 +59,15 @@ def words(*numbers: tuple[int, int]) -> Damage:
 
 
 def of_all_members(word: int, number: int) -> Damage:
-    return words(*((lanes.MEMBERS + slot * lanes.MEMBER_WORDS + word, number) for slot in range(lanes.LANE_MEMBERS)))
+    return words(
+        *((lane_page.MEMBERS + slot * lane_page.MEMBER_WORDS + word, number) for slot in range(lane_page.LANE_MEMBERS))
+    )
 
 
 def noise(seed: int) -> Damage:
     def damage(page: Path) -> None:
         with page.open("r+b") as file:
-            file.write(random.Random(seed).randbytes(lanes.LANE_BYTES))
+            file.write(random.Random(seed).randbytes(lane_page.LANE_BYTES))
 
     return damage
 
@@ -81,41 +83,42 @@ def truncated(*sizes: int) -> Damage:
 def strangers(page: Path) -> None:
     """All slots are said to be of a process that is in no lane."""
     start = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    of_all_members(lanes.Member.PID, os.getpid())(page)
-    of_all_members(lanes.Member.START, start)(page)
+    of_all_members(lane_page.Member.PID, os.getpid())(page)
+    of_all_members(lane_page.Member.START, start)(page)
 
 
 DAMAGES: dict[str, Damage] = {
     "truncated to nothing": truncated(0),
     "truncated to half": truncated(4096),
     "truncated by a byte": truncated(8191),
-    "truncated and grown again": truncated(0, lanes.LANE_BYTES),
+    "truncated and grown again": truncated(0, lane_page.LANE_BYTES),
     "grown": truncated(1 << 20),
-    "zeros": lambda page: truncated(0, lanes.LANE_BYTES)(page),
+    "zeros": lambda page: truncated(0, lane_page.LANE_BYTES)(page),
     "noise": noise(1),
     "other noise": noise(2),
-    "no magic": words((lanes.MAGIC, 0)),
-    "another version": words((lanes.VERSION, 99)),
-    "a turn of a slot that does not exist": words((lanes.TURN, 3 << 8 | 200)),
-    "a turn of an empty slot, accepted": words((lanes.TURN, 0x1001 << 8 | 61)),
-    "a turn of all ones": words((lanes.TURN, ALL_ONES)),
-    "a turn of nobody": words((lanes.TURN, lanes.NOBODY)),
-    "capacity and reserved of all ones": words((lanes.CAPACITY, ALL_ONES), (lanes.RESERVED, ALL_ONES)),
-    "no capacity": words((lanes.CAPACITY, 0)),
-    "no grace for the stopped": words((lanes.STOPPED_GRACE, 0)),
+    "no magic": words((lane_page.MAGIC, 0)),
+    "another version": words((lane_page.VERSION, 99)),
+    "a turn of a slot that does not exist": words((lane_page.TURN, 3 << 8 | 200)),
+    "a turn of an empty slot, accepted": words((lane_page.TURN, 0x1001 << 8 | 61)),
+    "a turn of all ones": words((lane_page.TURN, ALL_ONES)),
+    "a turn of nobody": words((lane_page.TURN, lane_page.NOBODY)),
+    "capacity and reserved of all ones": words((lane_page.CAPACITY, ALL_ONES), (lane_page.RESERVED, ALL_ONES)),
+    "no capacity": words((lane_page.CAPACITY, 0)),
+    "no grace for the stopped": words((lane_page.STOPPED_GRACE, 0)),
     "another memory": words((11, ALL_ONES), (12, ALL_ONES)),
-    "pids of all ones": of_all_members(lanes.Member.PID, ALL_ONES),
-    "pids of nobody": of_all_members(lanes.Member.PID, 0),
+    "pids of all ones": of_all_members(lane_page.Member.PID, ALL_ONES),
+    "pids of nobody": of_all_members(lane_page.Member.PID, 0),
     "the pid of a stranger in all slots": strangers,
-    "memory of all ones": of_all_members(lanes.Member.MEMORY, ALL_ONES),
+    "memory of all ones": of_all_members(lane_page.Member.MEMORY, ALL_ONES),
     "used and weights of all ones": lambda page: [
-        of_all_members(word, ALL_ONES)(page) for word in (lanes.Member.USED, lanes.Member.WEIGHT, lanes.Member.BASE)
+        of_all_members(word, ALL_ONES)(page)
+        for word in (lane_page.Member.USED, lane_page.Member.WEIGHT, lane_page.Member.BASE)
     ].clear(),
-    "everybody waits since ever": of_all_members(lanes.Member.WAITS_SINCE, 1),
-    "nobody waits": of_all_members(lanes.Member.WAITS_SINCE, 0),
-    "everybody is away": of_all_members(lanes.Member.AWAY, 1),
-    "bells of all ones": of_all_members(lanes.Member.BELL, ALL_ONES),
-    "needs of all ones": of_all_members(lanes.Member.NEEDS, ALL_ONES),
+    "everybody waits since ever": of_all_members(lane_page.Member.WAITS_SINCE, 1),
+    "nobody waits": of_all_members(lane_page.Member.WAITS_SINCE, 0),
+    "everybody is away": of_all_members(lane_page.Member.AWAY, 1),
+    "bells of all ones": of_all_members(lane_page.Member.BELL, ALL_ONES),
+    "needs of all ones": of_all_members(lane_page.Member.NEEDS, ALL_ONES),
 }
 
 
@@ -136,7 +139,9 @@ def test_noise_all_the_time_ends_nobody(folder: Path, attack: Attack) -> None:
         members = [Member(lane, number, STEPS, spin_us=50).joined() for number in (1, 2, 3)]
         chance = random.Random(5)
         for _ in range(1000):
-            word = chance.choice([lanes.TURN, *range(lanes.MEMBERS, lanes.MEMBERS + 4 * lanes.MEMBER_WORDS)])
+            word = chance.choice(
+                [lane_page.TURN, *range(lane_page.MEMBERS, lane_page.MEMBERS + 4 * lane_page.MEMBER_WORDS)]
+            )
             if lane.exists():
                 write(lane, word, chance.choice([0, 1, ALL_ONES, chance.getrandbits(64)]))
         for member in members:
@@ -153,9 +158,11 @@ def test_a_stranger_that_is_stopped_is_not_killed(folder: Path, attack: Attack) 
             wait_until(lambda: state_of(stranger.pid) == "T", "it is stopped")
             member = Member(lane, 1, None).joined()
             start = int(Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[19])
-            at = lanes.MEMBERS + 5 * lanes.MEMBER_WORDS
-            words((at + lanes.Member.START, start), (at + lanes.Member.MEMORY, 3), (lanes.STOPPED_GRACE, 1))(lane)
-            words((at + lanes.Member.PID, stranger.pid), (lanes.TURN, 0x1001 << 8 | 5))(lane)
+            at = lane_page.MEMBERS + 5 * lane_page.MEMBER_WORDS
+            words(
+                (at + lane_page.Member.START, start), (at + lane_page.Member.MEMORY, 3), (lane_page.STOPPED_GRACE, 1)
+            )(lane)
+            words((at + lane_page.Member.PID, stranger.pid), (lane_page.TURN, 0x1001 << 8 | 5))(lane)
             assert member.ask("take").split()[0] != "", "it gets the turn, or leaves the lane"
             assert state_of(stranger.pid) == "T"
         finally:
@@ -167,7 +174,7 @@ def test_the_memory_of_a_lane_cannot_be_truncated(folder: Path, attack: Attack) 
     with attack("lane pages: the memory is truncated by a member"):
         lane = folder / "lane"
         members = [Member(lane, number, STEPS, spin_us=50).joined() for number in (1, 2)]
-        at = lanes.MEMBERS + lanes.Member.MEMORY
+        at = lane_page.MEMBERS + lane_page.Member.MEMORY
         fd = struct.unpack_from("=Q", lane.read_bytes(), 8 * at)[0]
         memory = f"/proc/{members[0].pid}/fd/{fd}"
         with pytest.raises(OSError, match="Operation not permitted"):
@@ -184,10 +191,10 @@ def test_a_file_of_the_user_is_not_taken_for_a_lanes_memory(folder: Path, attack
         first = Member(lane, 1, None).joined()
         with precious.open("r+b") as file:
             found = os.fstat(file.fileno())
-            at = lanes.MEMBERS + 3 * lanes.MEMBER_WORDS
+            at = lane_page.MEMBERS + 3 * lane_page.MEMBER_WORDS
             start = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-            words((11, found.st_dev), (12, found.st_ino), (at + lanes.Member.MEMORY, file.fileno()))(lane)
-            words((at + lanes.Member.START, start), (at + lanes.Member.PID, os.getpid()))(lane)
+            words((11, found.st_dev), (12, found.st_ino), (at + lane_page.Member.MEMORY, file.fileno()))(lane)
+            words((at + lane_page.Member.START, start), (at + lane_page.Member.PID, os.getpid()))(lane)
             second = Member(lane, 2, 5)
             second.end()
         assert precious.read_bytes() == b"precious" * 512

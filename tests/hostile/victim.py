@@ -12,8 +12,8 @@ import traceback
 import torch
 
 from weft.runtime.agent import Agent
-from weft.runtime.progress import Progress
-from weft.runtime.store import CheckpointError
+from weft.runtime.checkpoint.rank_store import CheckpointError
+from weft.runtime.checkpoint.run_state import Progress
 
 PATIENCE_S = 60
 

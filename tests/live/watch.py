@@ -18,8 +18,9 @@ from weft.core.memory import Memory, needed_bytes
 from weft.home import Home
 from weft.node import idling, usage
 from weft.node.task import Task, attach
-from weft.runtime import layout, procfs
-from weft.runtime.layout import Depth
+from weft.runtime import procfs
+from weft.runtime.page import layout
+from weft.runtime.page.layout import Depth
 from weft.system import processes
 
 LOOK_S = 0.25

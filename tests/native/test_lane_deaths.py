@@ -18,8 +18,8 @@ import pytest
 
 from underweft import SCRIPTS, Running, bare, environment, page_folder, under_weft
 from waiting import PATIENCE_S, wait_until
-from weft.runtime import lanes
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
+from weft.runtime.page import lane_page
 
 VICTIM = """
 import torch
@@ -59,7 +59,7 @@ def test_the_others_go_on_when_members_are_killed_or_stopped() -> None:
         for survivor in survivors:
             survivor.task.pause(at_step=2, grace_s=PATIENCE_S)
         with lane.open("r+b") as page:
-            os.pwrite(page.fileno(), struct.pack("=Q", int(STOPPED_GRACE_S * 1e9)), 8 * lanes.STOPPED_GRACE)
+            os.pwrite(page.fileno(), struct.pack("=Q", int(STOPPED_GRACE_S * 1e9)), 8 * lane_page.STOPPED_GRACE)
         for survivor in survivors:
             os.kill(survivor.process.pid, signal.SIGKILL)  # who launched it, not the job
         for first in range(0, VICTIMS, AT_ONCE):

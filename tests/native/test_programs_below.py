@@ -11,7 +11,7 @@ import pytest
 from compiled import compiler
 
 from underweft import environment
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
 
 pytestmark = pytest.mark.skipif(library_path() is None, reason="the native library was not built")
 

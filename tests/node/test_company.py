@@ -15,9 +15,9 @@ from nodes import Message, Node
 from waiting import state_of, wait_until
 from weft.node import idling
 from weft.node.task import Task, attach
-from weft.runtime import layout
-from weft.runtime.layout import Depth
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
+from weft.runtime.page import layout
+from weft.runtime.page.layout import Depth
 
 GUEST, HOLDER = {"guest": True}, {"guest": False}
 THROTTLED = {"guest": True, "throttled": True}

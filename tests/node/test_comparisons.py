@@ -13,7 +13,7 @@ from test_company import GUEST, HOLDER, begin, tell_over
 from waiting import wait_until
 from weft.core.gain import Outcome, Share, judge
 from weft.node.task import attach
-from weft.runtime.layout import Depth
+from weft.runtime.page.layout import Depth
 
 LOADED = """
 import os, sys, time, weft

@@ -14,7 +14,7 @@ from nodes import Node, a_node, lives
 
 from waiting import state_of, wait_until
 from weft.node import cgroups
-from weft.runtime import layout
+from weft.runtime.page import layout
 from weft.runtime.procfs import start_time
 
 BARE = "setsid env -i sh -c 'echo $$ > {}; exec sleep 100' < /dev/null > /dev/null 2>&1 &"

@@ -18,9 +18,9 @@ from waiting import PATIENCE_S, wait_until
 from weft.node import laning
 from weft.node.seat import Seat
 from weft.node.task import RankStatus, attach
-from weft.runtime import lanes
-from weft.runtime.lanes import Member
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
+from weft.runtime.page import lane_page
+from weft.runtime.page.lane_page import Member
 
 pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
 
@@ -103,7 +103,7 @@ def turns(node: Node, job: str) -> int:
 def members(path: Path) -> dict[int, tuple[int, int]]:
     """The base and the weight of each as they were ordered, by its process."""
     page = path.read_bytes()
-    slots = [8 * (lanes.MEMBERS + slot * lanes.MEMBER_WORDS) for slot in range(lanes.LANE_MEMBERS)]
+    slots = [8 * (lane_page.MEMBERS + slot * lane_page.MEMBER_WORDS) for slot in range(lane_page.LANE_MEMBERS)]
     found = [struct.unpack_from("=16q", page, at) for at in slots]
     return {each[Member.PID]: (each[Member.ORDERED], each[Member.WEIGHT]) for each in found if each[Member.PID]}
 
@@ -120,7 +120,7 @@ def test_jobs_in_one_lane_take_turns_and_print_what_they_print_alone(node: Node)
     pids = {node.daemon.next("started", job)["pids"][0] for job in "12"}
     lane = node.run / "lane-0-1"
     assert members(lane) == dict.fromkeys(pids, (0, 1)), "all get the same time unless it is said"
-    capacity = struct.unpack_from("=Q", lane.read_bytes(), 8 * lanes.CAPACITY)[0]
+    capacity = struct.unpack_from("=Q", lane.read_bytes(), 8 * lane_page.CAPACITY)[0]
     assert capacity == node.daemon.hellos[0]["devices"][0]["memory_bytes"]
     assert [node.daemon.next("started", job)["lane"] for job in "12"] == [1, 1]
     (node.folder / "over").touch()
@@ -202,7 +202,7 @@ def test_a_member_that_pauses_leaves_nothing_of_its_steps_in_the_lane(node: Node
     begin(node, order(node, ENDLESS, "1"))
 
     def reserved_bytes() -> int:
-        found: int = struct.unpack_from("=Q", (node.run / "lane-0-1").read_bytes(), 8 * lanes.RESERVED)[0]
+        found: int = struct.unpack_from("=Q", (node.run / "lane-0-1").read_bytes(), 8 * lane_page.RESERVED)[0]
         return found
 
     assert reserved_bytes() > 100_000
@@ -236,10 +236,10 @@ def test_the_page_of_a_lane_whose_last_member_was_killed_is_removed(node: Node) 
 
 def test_a_page_is_removed_only_if_no_attempt_and_no_process_uses_its_lane(tmp_path: Path) -> None:
     mine = (os.getpid(), int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]))
-    page = bytearray(lanes.LANE_BYTES)
-    struct.pack_into("=3Q", page, 0, lanes.LANE_MAGIC, lanes.LANE_VERSION, lanes.LANE_BYTES)
+    page = bytearray(lane_page.LANE_BYTES)
+    struct.pack_into("=3Q", page, 0, lane_page.LANE_MAGIC, lane_page.LANE_VERSION, lane_page.LANE_BYTES)
     for name, member in (("lane-0-1", mine), ("lane-0-2", (mine[0], mine[1] + 1)), ("lane-0-3", (0, 0))):
-        struct.pack_into("=2Q", page, 8 * lanes.MEMBERS, *member)
+        struct.pack_into("=2Q", page, 8 * lane_page.MEMBERS, *member)
         (tmp_path / name).write_bytes(page)
     (tmp_path / "lane-x").touch()
     laning.remove_unused(tmp_path, {tmp_path / "lane-0-3"})
@@ -250,10 +250,10 @@ def test_a_page_is_removed_only_if_no_attempt_and_no_process_uses_its_lane(tmp_p
 
 def test_what_was_used_before_an_order_does_not_count_against_it(tmp_path: Path) -> None:
     """With the least remaining time first: who was paused with 9 s left, after 2 s, and comes back has 9 s left."""
-    page, lane = bytearray(lanes.LANE_BYTES), tmp_path / "lane-0-1"
-    struct.pack_into("=3Q", page, 0, lanes.LANE_MAGIC, lanes.LANE_VERSION, lanes.LANE_BYTES)
-    base_at, used_at = (8 * (lanes.MEMBERS + word) for word in (Member.BASE, Member.USED))
-    struct.pack_into("=Q", page, 8 * lanes.MEMBERS, os.getpid())
+    page, lane = bytearray(lane_page.LANE_BYTES), tmp_path / "lane-0-1"
+    struct.pack_into("=3Q", page, 0, lane_page.LANE_MAGIC, lane_page.LANE_VERSION, lane_page.LANE_BYTES)
+    base_at, used_at = (8 * (lane_page.MEMBERS + word) for word in (Member.BASE, Member.USED))
+    struct.pack_into("=Q", page, 8 * lane_page.MEMBERS, os.getpid())
     lane.write_bytes(page)
 
     def key_after(used_s: int, remaining_s: int) -> int:

@@ -19,8 +19,8 @@ from weft.core.errors import InputError, WeftError
 from weft.node.launch import INJECT, environment, run
 from weft.node.pages import page_for_a_task
 from weft.node.watching import signals_held
-from weft.runtime import layout
-from weft.runtime.page import open_page, start_time
+from weft.runtime.page import layout
+from weft.runtime.page.page_file import open_page, start_time
 from weft.system.units import parsed_bytes
 
 PYTHON = [sys.executable, "-I", "-S"]

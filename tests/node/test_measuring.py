@@ -18,7 +18,7 @@ from weft.node.gauge import Look
 from weft.node.measuring import AGAIN_S, Measuring, Stretch
 from weft.node.pace import Pace
 from weft.node.usage import Used, cpu_times_s, utilisation
-from weft.runtime import layout
+from weft.runtime.page import layout
 
 
 def watched(stretch: Stretch, from_s: float, to_s: float, rate_hz: float, step: int = 0, **said: object) -> Stretch:

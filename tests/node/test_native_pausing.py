@@ -11,7 +11,7 @@ import pytest
 from nodes import Message, Node, a_node
 
 from waiting import wait_until
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
 
 pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
 

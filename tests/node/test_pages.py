@@ -15,8 +15,8 @@ import pytest
 from waiting import PATIENCE_S, wait_until
 from weft.core.errors import InputError, WeftError
 from weft.node.pages import further_pages, make_page, page_for_a_task, remove_page, step_of_leaving
-from weft.runtime import layout
-from weft.runtime.page import Page, create, open_page, start_time
+from weft.runtime.page import layout
+from weft.runtime.page.page_file import Page, create, open_page, start_time
 from weft.system import runtime_dir
 from weft.system.mounts import UNKNOWN, file_system_in, is_in_memory
 
@@ -245,7 +245,8 @@ def test_a_task_that_only_waits_to_be_reaped_has_ended(shm: Path, made: Callable
 def test_a_page_whose_rank_still_holds_it_is_in_use(shm: Path, name: str) -> None:
     left_by_a_task(shm / "a.page")
     left_by_a_task(shm / "a.page.1")
-    script = "import sys; from weft.runtime.page import *; page = open_page(sys.argv[1]); print(page.claim(), input())"
+    code = "page = open_page(sys.argv[1]); print(page.claim(), input())"
+    script = f"import sys; from weft.runtime.page.page_file import *; {code}"
     command = [sys.executable, "-c", script, str(shm / name)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as rank:
         rank_page = open_page(str(shm / name))
@@ -320,9 +321,9 @@ def test_a_task_has_left_when_all_who_claimed_a_page_of_it_have(shm: Path) -> No
         page.words[layout.CLAIM_PID] = 1
         assert step_of_leaving(path) is None
         page.words[layout.CHECKPOINT] = 8
-        page.words[layout.STATE] = 3 << 8 | layout.State.LEAVING
+        page.words[layout.STATE] = 3 << 8 | layout.RankState.LEAVING
         assert step_of_leaving(path) == 7
-    pages[0].words[layout.STATE] = layout.State.ENDED
+    pages[0].words[layout.STATE] = layout.RankState.ENDED
     assert step_of_leaving(path) is None
     for page in pages:
         page.close()

@@ -15,7 +15,8 @@ from weft.node.kinds import TABLES_BYTES, Cpu, Cuda, Limits
 from weft.node.launching import limits_of, page_for, task_environment
 from weft.node.records import Record
 from weft.node.serving import NOT_SERVED, Service, preloaded, service_at
-from weft.runtime import layout, native
+from weft.runtime import allocator
+from weft.runtime.page import layout
 from weft.system import mounts
 
 LIBRARY = "/lib/weft/libweft.so"
@@ -98,8 +99,8 @@ def test_what_was_recorded_before_there_was_a_library_is_understood() -> None:
 
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "library_path", lambda: LIBRARY)
-    monkeypatch.setattr(native, "why_not_usable", lambda path: "")
+    monkeypatch.setattr(allocator, "library_path", lambda: LIBRARY)
+    monkeypatch.setattr(allocator, "why_not_usable", lambda path: "")
 
 
 @pytest.mark.usefixtures("there")
@@ -131,8 +132,8 @@ def test_a_library_that_cannot_be_used_is_as_if_it_were_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "libweft.so").write_text("no library")
-    monkeypatch.setattr(native, "library_path", lambda: str(tmp_path / "libweft.so"))
+    monkeypatch.setattr(allocator, "library_path", lambda: str(tmp_path / "libweft.so"))
     assert service_at(Home(tmp_path)) == NOT_SERVED
     assert "jobs run without the native library" in caplog.text
-    monkeypatch.setattr(native, "library_path", lambda: None)
+    monkeypatch.setattr(allocator, "library_path", lambda: None)
     assert serving.service_at(Home(tmp_path)) == NOT_SERVED

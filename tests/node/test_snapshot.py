@@ -24,9 +24,9 @@ from weft.node.gauge import Gauge, Look, watch
 from weft.node.pace import Pace
 from weft.node.snapshot import BOUNDS, DamagedPageError, Snapshot, checked
 from weft.node.task import attach
-from weft.runtime import layout
-from weft.runtime.layout import Depth, Source, State
-from weft.runtime.page import PageError, create
+from weft.runtime.page import layout
+from weft.runtime.page.layout import Depth, RankState, StepSource
+from weft.runtime.page.page_file import PageError, create
 
 EDGES = (0, 1, 0xFF, 1 << 31, (1 << 32) - 1, 1 << 53, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 HEAD = {layout.MAGIC: layout.PAGE_MAGIC, layout.VERSION: 2, layout.SIZE: layout.PAGE_BYTES, layout.DUTY: 100}
@@ -43,7 +43,7 @@ def page_with(words: dict[int, int]) -> bytes:
 def use_all_of(look: Snapshot) -> None:
     """What the coordinator makes of a snapshot: indices, kills, sums, JSON."""
     words = look.words
-    names = (State.NAMES[look.state], Depth.NAMES[look.wanted], Source.NAMES[words[layout.SOURCE]])
+    names = (RankState.NAMES[look.state], Depth.NAMES[look.wanted], StepSource.NAMES[words[layout.SOURCE]])
     assert all(names)
     assert Depth.NAMES[words[layout.DEPTH]]
     assert 0 <= words[layout.CLAIM_PID] < 1 << 31

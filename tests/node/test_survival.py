@@ -16,7 +16,7 @@ from nodes import FINAL, Node, a_node, lives
 
 from waiting import state_of, wait_until
 from weft.node import coordinator, fencing, tending
-from weft.runtime import layout
+from weft.runtime.page import layout
 
 STEPS = """
 import os, sys, time, weft

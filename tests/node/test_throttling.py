@@ -18,9 +18,9 @@ from weft.node.bounds import FOLDERS_ON_DISK
 from weft.node.controls import GuestSetting, Setting
 from weft.node.task import Task
 from weft.node.throttling import Seated, Steps, Throttle
-from weft.runtime import layout
-from weft.runtime.layout import Depth
-from weft.runtime.native import library_path
+from weft.runtime.allocator import library_path
+from weft.runtime.page import layout
+from weft.runtime.page.layout import Depth
 
 MB = 1 << 20
 STEPPING = """

@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 
 import torch
-from weft_runtime.store import Store
+from weft_runtime.checkpoint.rank_store import RankStore
 
 PRINTED = [Path(sys.argv[1]).with_suffix(suffix) for suffix in (".out", ".err")]
 THIRD = 3  # of four checkpoints: there are older ones to be removed
@@ -46,7 +46,7 @@ def run(words):
 
 
 def fail_in_the_third(fail_at):
-    save, steps = Store.save, []
+    save, steps = RankStore.save, []
 
     def counted_save(store, step, state):
         steps.append(step)
@@ -54,7 +54,7 @@ def fail_in_the_third(fail_at):
             os.environ["WEFT_FAIL_AT"] = fail_at
         save(store, step, state)
 
-    Store.save = counted_save
+    RankStore.save = counted_save
 
 
 torch.optim.SGD([torch.zeros(1)])  # the first optimizer loads half of PyTorch: once, before the forks

@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 import torch
 
-from weft.runtime import durable
-from weft.runtime.durable import FAIL_POINTS
-from weft.runtime.folderlock import FolderLock
-from weft.runtime.store import CheckpointError, Store
+import weft
+from weft.runtime.checkpoint.folder import sync_folder
+from weft.runtime.checkpoint.rank_store import FAIL_POINTS, CheckpointError, RankStore
+from weft.runtime.checkpoint.run_checkpoints import FolderLock
 
 # Imports torch once, and forks a process for each line it reads: where to save what, and how to fail.
 WRITER = """
 import json, os, resource, sys, torch
-from weft.runtime.store import CheckpointError, Store
+from weft.runtime.checkpoint.rank_store import CheckpointError, RankStore
 
 for line in sys.stdin:
     asked = json.loads(line)
@@ -38,7 +38,7 @@ for line in sys.stdin:
         outcome = "saved"
         try:
             state = {"weights": torch.full((50_000,), asked["value"]), "bias": torch.full((7,), asked["value"])}
-            Store(asked["directory"], keep=asked["keep"]).save(asked["step"], state)
+            RankStore(asked["directory"], keep=asked["keep"]).save(asked["step"], state)
         except CheckpointError as error:
             outcome = str(error)
         print(json.dumps(outcome), flush=True)
@@ -56,7 +56,7 @@ Write = Callable[..., str]
 @pytest.fixture(scope="module")
 def write_elsewhere() -> Iterator[Write]:
     """Save one checkpoint in a process of its own; how that ended."""
-    package_root = Path(durable.__file__).parents[2]
+    package_root = Path(weft.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(package_root), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", WRITER]
     with subprocess.Popen(
@@ -81,15 +81,15 @@ def state(value: float) -> dict[str, torch.Tensor]:
     return {"weights": torch.full((50_000,), value), "bias": torch.full((7,), value)}
 
 
-def saved(directory: Path, *steps: int, keep: int = 2) -> Store:
+def saved(directory: Path, *steps: int, keep: int = 2) -> RankStore:
     """A store with a checkpoint of each step, whose tensors are full of the step's number."""
-    store = Store(str(directory), keep=keep)
+    store = RankStore(str(directory), keep=keep)
     for step in steps:
         store.save(step, state(float(step)))
     return store
 
 
-def value_of(store: Store, step: int) -> float:
+def value_of(store: RankStore, step: int) -> float:
     """The number that every tensor of a checkpoint is full of."""
     loaded = store.load(step)
     value = float(loaded["bias"][0])
@@ -116,7 +116,7 @@ def manifest(directory: Path, step: int) -> Path:
 
 
 def assert_only_80_is_used(directory: Path, refused_file: Path, reason: str) -> None:
-    store = Store(str(directory))
+    store = RankStore(str(directory))
     assert store.good_steps() == [80]
     assert value_of(store, 80) == 80.0
     (line,) = store.refused
@@ -124,7 +124,7 @@ def assert_only_80_is_used(directory: Path, refused_file: Path, reason: str) -> 
     assert reason in line
     assert line.endswith("; the last good checkpoint, of step 80, is used")
     with pytest.raises(CheckpointError, match="the checkpoint of step 120 cannot be used"):
-        Store(str(directory)).load(120)
+        RankStore(str(directory)).load(120)
 
 
 # -- saved and loaded
@@ -136,9 +136,9 @@ def test_what_was_saved_is_loaded_by_another_store(tmp_path: Path) -> None:
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     told = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": (3, "three", None)}
-    Store(str(tmp_path)).save(120, told)
+    RankStore(str(tmp_path)).save(120, told)
 
-    store = Store(str(tmp_path))
+    store = RankStore(str(tmp_path))
     assert store.good_steps() == [120]
     assert store.refused == []
     loaded = store.load(120)
@@ -160,7 +160,7 @@ def test_a_checkpoint_is_a_plain_torch_file_and_a_manifest_of_it(tmp_path: Path)
 
 def test_a_store_makes_no_folder_before_its_first_save(tmp_path: Path) -> None:
     directory = tmp_path / "not" / "there"
-    store = Store(str(directory))
+    store = RankStore(str(directory))
     assert store.good_steps() == []
     assert store.refused == []
     with pytest.raises(CheckpointError, match=r"step 3 cannot be used: there is no .*step-000000000003\.json"):
@@ -174,7 +174,7 @@ def test_a_store_stays_where_it_was_when_the_job_changes_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    store = Store("checkpoints")
+    store = RankStore("checkpoints")
     monkeypatch.chdir("/")
     store.save(0, state(0.0))
     assert len(files(tmp_path / "checkpoints")) == 2
@@ -188,7 +188,7 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
 
 
 def test_two_ranks_write_into_one_directory(tmp_path: Path) -> None:
-    stores = [Store(str(tmp_path), rank) for rank in (0, 1)]
+    stores = [RankStore(str(tmp_path), rank) for rank in (0, 1)]
     for rank, store in enumerate(stores):
         store.save(120, state(float(rank)))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rank-0000", "rank-0001"]
@@ -198,13 +198,13 @@ def test_two_ranks_write_into_one_directory(tmp_path: Path) -> None:
 def test_the_same_state_saved_twice_at_one_step_is_one_checkpoint(tmp_path: Path) -> None:
     saved(tmp_path, 120, 120)
     assert len(files(tmp_path)) == 2
-    assert value_of(Store(str(tmp_path)), 120) == 120.0
+    assert value_of(RankStore(str(tmp_path)), 120) == 120.0
 
 
 def test_a_run_resumed_from_80_saves_its_own_100_though_120_is_there(tmp_path: Path) -> None:
     saved(tmp_path, 80, 120)
     saved(tmp_path, 100, keep=1)
-    assert Store(str(tmp_path)).good_steps() == [100, 120]
+    assert RankStore(str(tmp_path)).good_steps() == [100, 120]
 
 
 def test_a_gang_that_goes_on_from_80_forgets_what_came_after(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_gang_that_goes_on_from_80_forgets_what_came_after(tmp_path: Path) -> 
 @pytest.mark.parametrize("bad", [{"keep": 0}, {"step": -1}])
 def test_nonsense_is_not_accepted(tmp_path: Path, bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"is {min(bad.values())}: "):
-        Store(str(tmp_path), keep=bad.get("keep", 2)).save(bad.get("step", 1), state(1.0))
+        RankStore(str(tmp_path), keep=bad.get("keep", 2)).save(bad.get("step", 1), state(1.0))
 
 
 # -- killed
@@ -230,7 +230,7 @@ def test_a_writer_killed_at_any_instant_leaves_a_good_checkpoint(
     saved(tmp_path, 40, 80)
     assert write_elsewhere(tmp_path, 120, 120.0, fail_at=fail_at) == KILLED
 
-    store = Store(str(tmp_path))
+    store = RankStore(str(tmp_path))
     good = store.good_steps()
     assert good[-1] == (120 if fail_at in COMMITTED else 80)
     assert 80 in good
@@ -250,13 +250,13 @@ def test_saving_a_step_again_leaves_the_old_or_the_new_whole(
     saved(tmp_path, 40, 80)
     assert write_elsewhere(tmp_path, 80, -80.0, keep=1, fail_at=fail_at) == KILLED
 
-    store = Store(str(tmp_path), keep=1)
+    store = RankStore(str(tmp_path), keep=1)
     assert store.good_steps()[-1] == 80
     assert value_of(store, 80) == (-80.0 if fail_at in COMMITTED else 80.0)
     assert store.refused == []
 
     assert write_elsewhere(tmp_path, 80, -81.0, keep=1) == "saved"
-    assert value_of(Store(str(tmp_path)), 80) == -81.0
+    assert value_of(RankStore(str(tmp_path)), 80) == -81.0
     assert len(files(tmp_path)) == 2
 
 
@@ -268,7 +268,7 @@ def test_a_writer_killed_in_the_middle_of_the_payload_leaves_a_good_checkpoint(
     assert write_elsewhere(tmp_path, 120, 120.0, fail_at=f"payload-partly-written:{piece}") == KILLED
     (half,) = (tmp_path / "rank-0000").glob("*.tmp")
     assert half.stat().st_size < payload(tmp_path, 80).stat().st_size
-    assert Store(str(tmp_path)).good_steps() == [80]
+    assert RankStore(str(tmp_path)).good_steps() == [80]
 
 
 @pytest.mark.parametrize("fail_at", ["payload-opened", "payload-renamed", "manifest-synced"])
@@ -276,7 +276,7 @@ def test_a_first_checkpoint_that_was_never_committed_is_none(
     tmp_path: Path, write_elsewhere: Write, fail_at: str
 ) -> None:
     assert write_elsewhere(tmp_path, 40, 40.0, fail_at=fail_at) == KILLED
-    store = Store(str(tmp_path))
+    store = RankStore(str(tmp_path))
     assert store.good_steps() == []
     assert store.refused == []
 
@@ -284,7 +284,7 @@ def test_a_first_checkpoint_that_was_never_committed_is_none(
 def test_a_fail_point_with_a_number_lets_earlier_checkpoints_pass(tmp_path: Path, write_elsewhere: Write) -> None:
     saved(tmp_path, 10, 20, 30, keep=3)
     assert write_elsewhere(tmp_path, 40, 40.0, keep=1, fail_at="manifest-removed:2") == KILLED
-    assert Store(str(tmp_path)).good_steps() == [10, 40]
+    assert RankStore(str(tmp_path)).good_steps() == [10, 40]
 
 
 # -- damaged
@@ -354,7 +354,7 @@ def test_when_all_are_damaged_none_is_good(tmp_path: Path) -> None:
     saved(tmp_path, 80, 120)
     for step in (80, 120):
         payload(tmp_path, step).write_bytes(b"")
-    store = Store(str(tmp_path))
+    store = RankStore(str(tmp_path))
     assert store.good_steps() == []
     assert len(store.refused) == 2
     assert all(line.endswith("; there is no good checkpoint") for line in store.refused)
@@ -401,7 +401,7 @@ def test_a_checkpoint_of_an_unknown_version_is_never_removed(tmp_path: Path) -> 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    store = Store(str(tmp_path / "file" / "checkpoints"))
+    store = RankStore(str(tmp_path / "file" / "checkpoints"))
     with pytest.raises(CheckpointError, match=r"step 1 cannot be written to .*/rank-0000: Not a directory"):
         store.save(1, state(1.0))
     with pytest.raises(CheckpointError, match="/rank-0000 cannot be read: Not a directory"):
@@ -410,7 +410,7 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 
 def test_a_directory_that_takes_no_files_is_an_error() -> None:
     with pytest.raises(CheckpointError, match="step 1 cannot be written to /proc/weft/rank-0000: "):
-        Store("/proc/weft").save(1, state(1.0))
+        RankStore("/proc/weft").save(1, state(1.0))
 
 
 @pytest.mark.parametrize("most_bytes", [1, 30_000, 200_500])
@@ -465,7 +465,7 @@ def test_an_interrupt_while_torch_writes_is_passed_on(tmp_path: Path, monkeypatc
 
     store = saved(tmp_path, 80)
     before = contents(tmp_path)
-    monkeypatch.setattr(durable, "reach", interrupted)
+    monkeypatch.setattr("weft.runtime.checkpoint.payload.reach", interrupted)
     with pytest.raises(KeyboardInterrupt):
         store.save(120, state(120.0))
     assert contents(tmp_path) == before
@@ -477,7 +477,7 @@ class _Renamed:
 
 def test_a_checkpoint_whose_classes_are_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_TRUST_CHECKPOINT", "1")
-    store = Store(str(tmp_path))
+    store = RankStore(str(tmp_path))
     store.save(120, _Renamed())
     monkeypatch.delattr(sys.modules[__name__], "_Renamed")
     assert store.good_steps() == [120]
@@ -486,7 +486,7 @@ def test_a_checkpoint_whose_classes_are_gone_says_so(tmp_path: Path, monkeypatch
 
 
 def test_a_folder_on_a_file_system_that_syncs_none_is_accepted() -> None:
-    durable.sync_folder("/proc")
+    sync_folder("/proc")
 
 
 # -- used by one process
@@ -496,7 +496,7 @@ def test_a_folder_is_for_one_process_and_free_when_it_is_dead_though_a_child_liv
     """As the workers of a DataLoader do, for a while, when their trainer was killed."""
     code = f"""
 import os, sys
-from weft.runtime.folderlock import FolderLock
+from weft.runtime.checkpoint.run_checkpoints import FolderLock
 print(FolderLock({str(tmp_path / "rank-0000")!r}).is_held, flush=True)
 if os.fork() == 0: sys.stdin.read(); os._exit(0)
 os.read(os.open({str(tmp_path / "killed")!r}, os.O_RDONLY), 1)
@@ -510,7 +510,7 @@ os.read(os.open({str(tmp_path / "killed")!r}, os.O_RDONLY), 1)
         (tmp_path / "killed").write_text("now")
         trainer.wait()
         assert FolderLock(str(tmp_path / "rank-0000")).is_held
-    assert Store(str(tmp_path)).good_steps() == []
+    assert RankStore(str(tmp_path)).good_steps() == []
 
 
 def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use() -> None:
@@ -538,8 +538,8 @@ def test_what_states_are_made_of_is_loaded_without_trust(tmp_path: Path) -> None
             torch.optim.Adam([torch.nn.Parameter(torch.ones(1))]), [3, 5]
         ).state_dict(),
     }
-    Store(str(tmp_path)).save(120, told)
-    loaded = Store(str(tmp_path)).load(120)
+    RankStore(str(tmp_path)).save(120, told)
+    loaded = RankStore(str(tmp_path)).load(120)
     assert np.array_equal(loaded.pop("losses"), told.pop("losses"))
     restored = np.random.RandomState(4)
     restored.set_state(loaded.pop("numpy"))
@@ -551,7 +551,7 @@ def test_what_states_are_made_of_is_loaded_without_trust(tmp_path: Path) -> None
 @pytest.mark.parametrize("unfit", [collections.defaultdict(list, a=[1]), collections.deque([1], maxlen=2)])
 def test_what_torch_could_not_load_again_is_refused_by_name_when_it_is_saved(tmp_path: Path, unfit: object) -> None:
     with pytest.raises(CheckpointError, match=f"collections.{type(unfit).__name__}"):
-        Store(str(tmp_path)).save(120, {"unfit": unfit})
+        RankStore(str(tmp_path)).save(120, {"unfit": unfit})
 
 
 class Own:
@@ -565,18 +565,18 @@ def test_a_type_of_the_scripts_own_is_refused_by_name_unless_all_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(CheckpointError, match=r"step 120 holds a test_checkpoint_store.Own, .*--trust-checkpoint"):
-        Store(str(tmp_path)).save(120, {"own": Own()})
+        RankStore(str(tmp_path)).save(120, {"own": Own()})
     assert files(tmp_path) == []
 
     monkeypatch.setenv("WEFT_TRUST_CHECKPOINT", "1")
-    Store(str(tmp_path)).save(120, {"own": Own()})
-    assert Store(str(tmp_path)).load(120)["own"].value == 5
+    RankStore(str(tmp_path)).save(120, {"own": Own()})
+    assert RankStore(str(tmp_path)).load(120)["own"].value == 5
 
     monkeypatch.delenv("WEFT_TRUST_CHECKPOINT")
     with pytest.raises(CheckpointError, match=r"it holds a test_checkpoint_store.Own, .*--trust-checkpoint"):
-        Store(str(tmp_path)).load(120)
+        RankStore(str(tmp_path)).load(120)
     with torch.serialization.safe_globals([Own]):
-        assert Store(str(tmp_path)).load(120)["own"].value == 5
+        assert RankStore(str(tmp_path)).load(120)["own"].value == 5
     assert Own not in torch.serialization.get_safe_globals()
 
 
@@ -588,7 +588,7 @@ def test_others_may_not_write_to_what_is_saved_whatever_the_umask(tmp_path: Path
         os.umask(before)
     paths = [tmp_path / "checkpoints" / "rank-0000", payload(tmp_path / "checkpoints", 120)]
     assert [path.stat().st_mode & 0o022 for path in paths] == [0, 0]
-    assert Store(str(tmp_path / "checkpoints")).good_steps() == [120]
+    assert RankStore(str(tmp_path / "checkpoints")).good_steps() == [120]
 
 
 @pytest.mark.parametrize(("mode", "reason"), [(0o777, "can be written by all users"), (0o2775, "of group 12345 ")])
@@ -603,8 +603,8 @@ def test_a_folder_to_which_others_may_write_is_refused(
         os.chown(folder, -1, 12345)
     folder.chmod(mode)
     with pytest.raises(CheckpointError, match=reason):
-        Store(str(tmp_path)).good_steps()
+        RankStore(str(tmp_path)).good_steps()
     with pytest.raises(CheckpointError, match=reason):
-        Store(str(tmp_path)).save(130, state(1.0))
+        RankStore(str(tmp_path)).save(130, state(1.0))
     monkeypatch.setenv("WEFT_TRUST_CHECKPOINT", "1")
-    assert Store(str(tmp_path)).good_steps() == [120]
+    assert RankStore(str(tmp_path)).good_steps() == [120]

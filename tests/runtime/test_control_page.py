@@ -14,9 +14,9 @@ import pytest
 
 from underweft import page_folder
 from waiting import wait_until
-from weft.runtime import layout
-from weft.runtime.layout import PAGE_BYTES
-from weft.runtime.page import Page, PageError, create, open_page
+from weft.runtime.page import layout
+from weft.runtime.page.layout import PAGE_BYTES
+from weft.runtime.page.page_file import Page, PageError, create, open_page
 
 HEADER = Path(__file__).parents[2] / "native" / "weft_page.h"
 NOT_WORDS = {
@@ -40,7 +40,11 @@ def path() -> Iterator[Path]:
 
 
 def in_another_process(code: str, path: Path) -> str:
-    words = [sys.executable, "-c", f"from weft.runtime.page import *\npage = open_page({str(path)!r})\n{code}"]
+    words = [
+        sys.executable,
+        "-c",
+        f"from weft.runtime.page.page_file import *\npage = open_page({str(path)!r})\n{code}",
+    ]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -93,7 +97,11 @@ def test_a_page_is_claimed_by_one_process_until_that_ends(path: Path) -> None:
 def test_a_claim_does_not_outlive_a_process_that_was_killed(path: Path) -> None:
     page = create(str(path))
     code = "import time; page.claim(); print('claimed', flush=True); time.sleep(600)"
-    words = [sys.executable, "-c", f"from weft.runtime.page import *\npage = open_page({str(path)!r})\n{code}"]
+    words = [
+        sys.executable,
+        "-c",
+        f"from weft.runtime.page.page_file import *\npage = open_page({str(path)!r})\n{code}",
+    ]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "claimed\n"

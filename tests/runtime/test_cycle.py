@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.runtime.cycle import Cycle
+from weft.runtime.hooks.step_cycle import Cycle
 
 
 def boundaries(updates: str) -> tuple[int, str]:

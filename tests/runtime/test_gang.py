@@ -16,7 +16,7 @@ from underweft import SCRIPTS, Running, bare, environment, marked_steps, under_w
 from waiting import PATIENCE_S, wait_until
 from weft.node.task import Task
 from weft.node.throttling import Seated, Throttle
-from weft.runtime.layout import LEFT_EXIT_CODE
+from weft.runtime.page.layout import LEFT_EXIT_CODE
 
 DDP = SCRIPTS / "ddp.py"
 PAUSES = 200

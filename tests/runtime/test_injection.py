@@ -15,8 +15,8 @@ import torch
 
 from underweft import SCRIPTS, bare, environment, marked_steps, page_folder, under_weft
 from weft.node.launch import INJECT
-from weft.runtime import layout
-from weft.runtime.page import create
+from weft.runtime.page import layout
+from weft.runtime.page.page_file import create
 
 PYTHONS = ["python2.7", *(f"python3.{minor}" for minor in range(6, 15))]
 SHOWS = """
@@ -70,7 +70,7 @@ def test_a_sitecustomize_that_fails_fails_as_it_did(tmp_path: Path, page: Path) 
 
 def test_a_script_runs_though_a_file_of_the_runtime_is_damaged(tmp_path: Path, page: Path) -> None:
     runtime = shutil.copytree(Path(INJECT).parent, tmp_path / "runtime")
-    (runtime / "boundaries.py").write_text("import nothing_of_that_name\n")
+    (runtime / "hooks" / "install.py").write_text("import nothing_of_that_name\n")
     under = injected(page, "-c", "import torch; print(1)", PYTHONPATH=str(runtime / "inject"))
     assert (under.stdout, under.returncode) == ("1\n", 0)
     assert under.stderr.startswith("weft: steps cannot be seen: ModuleNotFoundError")
@@ -97,7 +97,7 @@ def test_looking_for_torch_is_not_importing_it(page: Path) -> None:
         "spec = importlib.util.find_spec('torch')\n"
         "print('torch' in sys.modules)\n"
         "import torch\n"
-        "print('weft_runtime.boundaries' in sys.modules, 'exec_module' in vars(torch.__spec__.loader))\n"
+        "print('weft_runtime.hooks.install' in sys.modules, 'exec_module' in vars(torch.__spec__.loader))\n"
     )
     assert injected(page, "-c", code).stdout == "False\nTrue False\n"
 

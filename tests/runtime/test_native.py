@@ -19,9 +19,9 @@ from weft.node.bounds import the_library
 from weft.node.launch import INJECT
 from weft.node.pausing import PauseRefusedError
 from weft.node.task import attach
-from weft.runtime import lanes, layout
-from weft.runtime.native import SIGNATURES, VERSION, NativeState
-from weft.runtime.page import claimed_beside, create
+from weft.runtime.allocator import SIGNATURES, VERSION, NativeState
+from weft.runtime.page import lane_page, layout
+from weft.runtime.page.page_file import claimed_beside, create
 
 NATIVE = Path(__file__).parents[2] / "native"
 LIBRARY, WHY_NOT = the_library()
@@ -78,8 +78,8 @@ def test_every_function_of_the_library_is_known_by_its_arguments() -> None:
 @compiled
 def test_the_c_header_lays_out_the_same_lane(tmp_path: Path) -> None:
     sizes = {"MEMBER_WORDS", "NOBODY"}
-    of_lane = {n: v for n, v in vars(lanes).items() if n.isupper() and n not in sizes and not n.startswith("LANE_")}
-    of_member = {n: v for n, v in vars(lanes.Member).items() if n.isupper()}
+    of_lane = {n: v for n, v in vars(lane_page).items() if n.isupper() and n not in sizes and not n.startswith("LANE_")}
+    of_member = {n: v for n, v in vars(lane_page.Member).items() if n.isupper()}
     lines = [f"offsetof(struct weft_lane, {n.lower()}) / 8" for n in of_lane]
     lines += [f"offsetof(struct weft_member, {n.lower()}) / 8" for n in of_member]
     lines += ["sizeof(struct weft_member) / 8", "WEFT_NOBODY", "WEFT_LANE_BYTES", "WEFT_LANE_MAGIC"]
@@ -92,8 +92,8 @@ def test_the_c_header_lays_out_the_same_lane(tmp_path: Path) -> None:
     )
     subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", str(source), "-o", str(tmp_path / "lane")], check=True)
     printed = subprocess.run([str(tmp_path / "lane")], capture_output=True, text=True, check=True).stdout
-    fixed = [lanes.MEMBER_WORDS, lanes.NOBODY, lanes.LANE_BYTES, lanes.LANE_MAGIC]
-    in_python = [*of_lane.values(), *of_member.values(), *fixed, lanes.LANE_VERSION, lanes.LANE_MEMBERS]
+    fixed = [lane_page.MEMBER_WORDS, lane_page.NOBODY, lane_page.LANE_BYTES, lane_page.LANE_MAGIC]
+    in_python = [*of_lane.values(), *of_member.values(), *fixed, lane_page.LANE_VERSION, lane_page.LANE_MEMBERS]
     assert list(map(int, printed.split())) == in_python
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from underweft import environment, pause_at_random_steps, under_weft
-from weft.runtime.own_optimizers import METHODS
+from weft.runtime.hooks.method_hooks import METHODS
 
 STEPS = 12
 LIBRARY = """

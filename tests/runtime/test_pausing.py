@@ -16,7 +16,7 @@ from underweft import SCRIPTS, Running, bare, under_weft
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.core.errors import InputError
 from weft.node.pausing import PauseRefusedError
-from weft.runtime.layout import Depth
+from weft.runtime.page.layout import Depth
 
 TRAINS = """
 import torch

@@ -15,9 +15,8 @@ import pytest
 from underweft import SCRIPTS, bare, marked_steps, page_folder, under_weft
 from waiting import PATIENCE_S
 from weft.node.pausing import PauseRefusedError
-from weft.runtime.durable import FAIL_POINTS
-from weft.runtime.layout import LEFT_EXIT_CODE
-from weft.runtime.store import Store
+from weft.runtime.checkpoint.rank_store import FAIL_POINTS, RankStore
+from weft.runtime.page.layout import LEFT_EXIT_CODE
 
 RESUMABLE = SCRIPTS / "resumable.py"
 KILLED = 9
@@ -122,7 +121,7 @@ def test_however_it_trains_a_resumed_run_equals_the_uninterrupted_one(tmp_path: 
         assert killed.out + resumed.out == whole.out, way
         assert resumed.err == f"from step %d of epoch %d, {len(resumed.out.split())}\n" % WAYS[way], way
     # Gradients that an update has used would only make a checkpoint larger.
-    stores = {way: Store(str(tmp_path / way)) for way in WAYS}
+    stores = {way: RankStore(str(tmp_path / way)) for way in WAYS}
     with_gradients = [way for way, store in stores.items() if store.load(store.good_steps()[-1])["gradients"]]
     assert with_gradients == ["accumulate"]
 

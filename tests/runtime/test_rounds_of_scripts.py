@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from weft.runtime.cycle import Cycle
+from weft.runtime.hooks.step_cycle import Cycle
 
 WARM_UP = 30  # iterations of an optimizer's absence, at most
 LEARNT = 400  # iterations after which a period of at most 12 is known

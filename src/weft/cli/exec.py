@@ -116,7 +116,7 @@ def exec_command(
     from weft.node.launch import CommandError, environment, run
     from weft.node.pages import page_for_a_task, step_of_leaving
     from weft.node.watching import signals_held
-    from weft.runtime.layout import LEFT_EXIT_CODE
+    from weft.runtime.page.layout import LEFT_EXIT_CODE
 
     bounds = _bounds(**bounding)
     if checkpoints:

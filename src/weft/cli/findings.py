@@ -26,8 +26,8 @@ from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.bounds import the_library
 from weft.node.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
-from weft.runtime.futex import CALLS
-from weft.runtime.native import VERSION
+from weft.runtime.allocator import VERSION
+from weft.runtime.page.futex import CALLS
 from weft.system.files import user_name
 from weft.system.mounts import file_system
 from weft.system.runtime_dir import private_folder

@@ -17,7 +17,7 @@ from weft.control.integrity import as_far_as, content_problems, reading
 from weft.control.watermark import Watermark
 from weft.core.errors import WeftError
 from weft.home import Home
-from weft.runtime.failing import reach
+from weft.runtime.failpoints import reach
 from weft.system.files import kind_at, make_folder
 
 FAIL_POINTS = ("backup-begun", "backup-copied", "backup-named")

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from weft.control.watermark import ANY, Watermark, read_watermark, write_watermark
 from weft.home import Home
-from weft.runtime.failing import reach
+from weft.runtime.failpoints import reach
 from weft.system.files import make_folder
 
 FAIL_POINTS = ("exchange-announced", "exchange-linked", "exchange-renamed", "exchange-cleared")

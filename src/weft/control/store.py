@@ -17,7 +17,7 @@ from weft.control.checksums import checksum
 from weft.control.clock import Mark
 from weft.core.errors import WeftError
 from weft.core.value import value
-from weft.runtime.failing import reach
+from weft.runtime.failpoints import reach
 
 FAIL_POINTS = ("control-log-begun", "control-log-written", "control-log-committed", "control-snapshot-written")
 

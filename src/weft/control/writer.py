@@ -20,7 +20,7 @@ from weft.control.outcome import Outcome
 from weft.control.store import Batch, Store, StoreError
 from weft.core.errors import WeftError
 from weft.core.snapshot import SnapshotTexts
-from weft.runtime.failing import reach
+from weft.runtime.failpoints import reach
 
 FAIL_POINTS = ("control-decided", "control-answered")
 

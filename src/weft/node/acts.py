@@ -20,8 +20,8 @@ from weft.node.pages import step_of_leaving
 from weft.node.standing import begin_pause, give_up_pause, say_not_started, say_paused, see_pause
 from weft.node.stopping import begin_stop, end_unstarted, see_stop, stop
 from weft.node.tended import OVER, Sight, Sights, Tended
-from weft.runtime.failing import reach
-from weft.runtime.layout import LEFT_EXIT_CODE
+from weft.runtime.failpoints import reach
+from weft.runtime.page.layout import LEFT_EXIT_CODE
 from weft.system import descriptors
 from weft.system.files import is_passing
 

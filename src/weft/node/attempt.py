@@ -31,8 +31,8 @@ from weft.node.pausing import Pause
 from weft.node.records import Record, Status
 from weft.node.task import Task, attach
 from weft.node.tended import OVER, Sight, Tended
-from weft.runtime.failing import reach
-from weft.runtime.store import last_saved_step
+from weft.runtime.checkpoint.rank_store import last_saved_step
+from weft.runtime.failpoints import reach
 from weft.system import processes
 
 log = logging.getLogger(__name__)

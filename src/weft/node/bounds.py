@@ -10,7 +10,8 @@ from weft.core.errors import InputError
 from weft.core.value import value
 from weft.node.control_page import ControlPage
 from weft.node.serving import NOT_SERVED, Service
-from weft.runtime import lanes, layout, native
+from weft.runtime import allocator
+from weft.runtime.page import lane_page, layout
 from weft.system.mounts import file_system, is_in_memory
 from weft.system.runtime_dir import private_folder
 from weft.system.units import LOWEST_DEVICE_LIMIT_BYTES, LOWEST_LIMIT_BYTES, parsed_bytes, parsed_limit
@@ -54,11 +55,11 @@ class Bounds:
 
 def the_library() -> tuple[str, str]:
     """The path of the native library, empty if it cannot be used here; then why not."""
-    path = native.library_path()
+    path = allocator.library_path()
     if path is None:
         is_off = "WEFT_NATIVE" in os.environ
         return "", "WEFT_NATIVE turns it off" if is_off else "weft was installed without its native library"
-    why_not = native.why_not_usable(path)
+    why_not = allocator.why_not_usable(path)
     return ("", why_not) if why_not else (path, "")
 
 
@@ -120,8 +121,8 @@ def lane_at(name: str) -> Path:
             elsewhere,
         )
     try:
-        lanes.check(str(path))
-    except lanes.LaneError as error:
+        lane_page.check(str(path))
+    except lane_page.LaneError as error:
         raise InputError(str(error), f"it is left as it was; {elsewhere}") from error
     return path
 

@@ -28,7 +28,7 @@ from weft.node.gate import Gate
 from weft.node.holding import Key
 from weft.node.rank import furthest_behind
 from weft.node.task import Task
-from weft.runtime import layout
+from weft.runtime.page import layout
 
 if TYPE_CHECKING:
     from weft.node.attempt import Attempt

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from weft.node.snapshot import DamagedPageError, Snapshot, checked
-from weft.runtime import layout
-from weft.runtime.futex import wait_at, wake_at
-from weft.runtime.page import claim_file, claimant_of, create_file, open_file
+from weft.runtime.page import layout
+from weft.runtime.page.futex import wait_at, wake_at
+from weft.runtime.page.page_file import claim_file, claimant_of, create_file, open_file
 
 WORD = struct.Struct("=Q")
 LIBRARY = ctypes.CDLL(None, use_errno=True)

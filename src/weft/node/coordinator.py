@@ -43,7 +43,7 @@ from weft.node.serving import service_at
 from weft.node.strays import Strays, end_left_over
 from weft.node.supervisor import Supervisor
 from weft.node.tended import Tended
-from weft.runtime.failing import reach
+from weft.runtime.failpoints import reach
 from weft.settings import FENCES
 from weft.system import descriptors
 from weft.system.files import replace_file

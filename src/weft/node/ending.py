@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.core.value import value
 from weft.node.records import Status
-from weft.runtime.layout import LEFT_EXIT_CODE
+from weft.runtime.page.layout import LEFT_EXIT_CODE
 
 STOPPED_BEFORE = 128 + 15  # as if the signal that was meant for it had come
 

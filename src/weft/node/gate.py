@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.node.pausing import asked, send_on
 from weft.node.task import Task
-from weft.runtime.layout import Depth
+from weft.runtime.page.layout import Depth
 
 
 class Gate:

@@ -14,8 +14,8 @@ from weft.node.records import Record
 from weft.node.standing import halt_at
 from weft.node.task import attach
 from weft.node.tended import Sights
-from weft.runtime.failing import reach
-from weft.runtime.layout import Depth
+from weft.runtime.failpoints import reach
+from weft.runtime.page.layout import Depth
 
 
 async def go_on_running(attempt: Attempt, sights: Sights) -> None:

@@ -14,7 +14,7 @@ from weft.node.kinds import Kind
 from weft.node.ownership import Known
 from weft.node.pausing import Pause, PauseRefusedError
 from weft.node.task import RankStatus, Task, attach
-from weft.runtime.layout import Depth
+from weft.runtime.page.layout import Depth
 from weft.system import processes
 
 LEAST_GRACE_S = 0.2

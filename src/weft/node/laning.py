@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from weft.node.devices import Device
 from weft.node.seat import Seat
 from weft.node.snapshot import MOST_PID
-from weft.runtime import lanes, layout
-from weft.runtime.lanes import Member
+from weft.runtime.page import lane_page, layout
+from weft.runtime.page.lane_page import Member
 from weft.system.files import discard
 from weft.system.processes import is_alive
 
@@ -45,11 +45,11 @@ def seated(record: Record, order: Order, devices: Sequence[int], kind: Kind) -> 
 
 def number_of(record: Record) -> int:
     """Its lane, as the control page says it."""
-    return lanes.number_of(record.devices[0], record.lane) if record.lane else 0
+    return lane_page.number_of(record.devices[0], record.lane) if record.lane else 0
 
 
 def page_of(run: Path, record: Record) -> Path | None:
-    return Path(lanes.path_of(str(run), number_of(record))) if record.lane else None
+    return Path(lane_page.path_of(str(run), number_of(record))) if record.lane else None
 
 
 def environment(run: Path, record: Record, kind: Kind, devices: Sequence[Device]) -> dict[str, str]:
@@ -71,8 +71,8 @@ def set_order(path: Path, pids: Collection[int], seat: Seat) -> None:
 
     An order is about what is used from then on: what remains of a job that comes back to its lane is less by now.
     """
-    with suppress(OSError, lanes.LaneError), _opened(path) as fd:
-        words = lanes.read(str(path), fd)
+    with suppress(OSError, lane_page.LaneError), _opened(path) as fd:
+        words = lane_page.read(str(path), fd)
         for at in _members(words):
             if words[at + Member.PID] in pids:
                 if words[at + Member.ORDERED] != seat.base & UNSIGNED:
@@ -98,16 +98,16 @@ def remove_unused(run: Path, used: Collection[Path]) -> None:
 def _has_living(path: Path) -> bool:
     try:
         with _opened(path) as fd:
-            words = lanes.read(str(path), fd)
+            words = lane_page.read(str(path), fd)
             return any(is_alive(words[at + Member.PID], words[at + Member.START]) for at in _members(words))
-    except (OSError, lanes.LaneError):  # gone, or no lane
+    except (OSError, lane_page.LaneError):  # gone, or no lane
         return False
 
 
 def _members(words: Sequence[int]) -> Iterator[int]:
     """Where the words of each member begin."""
-    for slot in range(lanes.LANE_MEMBERS):
-        at = lanes.MEMBERS + slot * lanes.MEMBER_WORDS
+    for slot in range(lane_page.LANE_MEMBERS):
+        at = lane_page.MEMBERS + slot * lane_page.MEMBER_WORDS
         if 0 < words[at + Member.PID] <= MOST_PID:
             yield at
 
@@ -115,7 +115,7 @@ def _members(words: Sequence[int]) -> Iterator[int]:
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
     """The lane's page, to be read and written through its descriptor: its members may truncate it at any time."""
-    fd = lanes.open_file(str(path))
+    fd = lane_page.open_file(str(path))
     try:
         yield fd
     finally:

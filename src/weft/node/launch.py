@@ -16,8 +16,9 @@ from weft.node.bare import NOT_FOUND, limit_memory, signals_as_bare, why_not_sta
 from weft.node.control_page import ControlPage
 from weft.node.terminal import Terminal
 from weft.node.watching import Mask, Watched
-from weft.runtime import layout, native
-from weft.runtime.page import start_time
+from weft.runtime import allocator
+from weft.runtime.page import layout
+from weft.runtime.page.page_file import start_time
 
 INJECT = str(Path(weft.runtime.__file__).parent / "inject")
 
@@ -48,7 +49,7 @@ def _forget_outer(env: dict[str, str]) -> None:
     """What a weft exec around us said to its command; whether the library is under this one is said elsewhere."""
     for name in ("WEFT_CHECKPOINTS", *serving.SAID):
         env.pop(name, None)
-    if native.FILE in env.get("LD_PRELOAD", ""):
+    if allocator.FILE in env.get("LD_PRELOAD", ""):
         others = serving.others_preloaded(env.pop("LD_PRELOAD"))
         env |= {"LD_PRELOAD": ":".join(others)} if others else {}
 

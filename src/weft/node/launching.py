@@ -23,8 +23,8 @@ from weft.node.devices import Device
 from weft.node.kinds import Kind, Limits
 from weft.node.records import Record
 from weft.node.tending import MASTER, SLAVE
-from weft.runtime import layout
-from weft.runtime.page import PageError
+from weft.runtime.page import layout
+from weft.runtime.page.page_file import PageError
 from weft.system.files import replace_file
 
 SAID_BY_WEFT = (

@@ -22,7 +22,7 @@ from weft.node.gauge import Gauge, Look, Rate, watch
 from weft.node.holding import Key
 from weft.node.rank import furthest_behind
 from weft.node.usage import Used
-from weft.runtime import layout
+from weft.runtime.page import layout
 from weft.system import processes
 
 if TYPE_CHECKING:

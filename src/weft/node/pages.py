@@ -14,9 +14,8 @@ from time import monotonic, sleep
 from weft.core.errors import InputError, WeftError
 from weft.node.control_page import ControlPage, create_page, open_control_page
 from weft.node.snapshot import DamagedPageError
-from weft.runtime import layout
-from weft.runtime.claiming import MOST_RANKS
-from weft.runtime.page import PageError, claimed_beside, start_time
+from weft.runtime.page import layout
+from weft.runtime.page.page_file import MOST_RANKS, PageError, claimed_beside, start_time
 from weft.system.files import discard
 from weft.system.mounts import file_system, is_in_memory
 from weft.system.processes import is_alive
@@ -76,7 +75,7 @@ def step_of_leaving(path: Path) -> int | None:
     for each in [path, *further_pages(path)]:
         with suppress(PageError, DamagedPageError), _opened(each) as page:
             if (look := page.look()).is_claimed:
-                claimed.append((look.state == layout.State.LEAVING, look.words[layout.CHECKPOINT]))
+                claimed.append((look.state == layout.RankState.LEAVING, look.words[layout.CHECKPOINT]))
     return claimed[0][1] - 1 if claimed and all(all(one) for one in claimed) else None
 
 

@@ -9,8 +9,8 @@ from weft.core.errors import WeftError
 from weft.core.value import value
 from weft.node.gang import Meeting, meet
 from weft.node.rank import Rank
-from weft.runtime import layout
-from weft.runtime.layout import Depth, State
+from weft.runtime.page import layout
+from weft.runtime.page.layout import Depth, RankState
 
 if TYPE_CHECKING:
     from weft.node.task import Task
@@ -111,7 +111,7 @@ def _deepen(task: Task, depth: int) -> None:
     while any(rank.is_alive and not rank.has_answered for rank in ranks):
         _refuse_if_superseded(ranks)
         task.wait(LOOK_EVERY_S)
-    refused = [rank for rank in ranks if rank.state == State.REFUSED]
+    refused = [rank for rank in ranks if rank.state == RankState.REFUSED]
     if refused:
         raise PauseRefusedError(f"no {Depth.NAMES[depth]}: {refused[0].look().message}", "the job is as it was before")
     lost = [rank for rank in ranks if not rank.is_alive]

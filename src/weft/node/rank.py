@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from weft.node.control_page import ControlPage, Words
 from weft.node.gang import Standing
 from weft.node.snapshot import Snapshot
-from weft.runtime import layout
-from weft.runtime.layout import State
+from weft.runtime.page import layout
+from weft.runtime.page.layout import RankState
 
 LOOKS = 8
 
@@ -31,7 +31,7 @@ class Rank:
 
     @property
     def is_alive(self) -> bool:
-        return self.page.claimant() != 0 and self.state != State.ENDED
+        return self.page.claimant() != 0 and self.state != RankState.ENDED
 
     @property
     def pid(self) -> int:

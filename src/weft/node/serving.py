@@ -9,7 +9,7 @@ from pathlib import Path
 
 from weft.core.value import value
 from weft.home import Home
-from weft.runtime import native
+from weft.runtime import allocator
 from weft.system.mounts import is_in_memory
 
 SAID = ("WEFT_TIER", "WEFT_STRICT", "WEFT_LANE", "WEFT_LANES", "WEFT_LANE_CAPACITY")
@@ -41,10 +41,10 @@ NOT_SERVED = Service()
 
 def service_at(home: Home) -> Service:
     """As it is on this machine."""
-    library = native.library_path()
+    library = allocator.library_path()
     if library is None:
         return NOT_SERVED
-    if why := native.why_not_usable(library):
+    if why := allocator.why_not_usable(library):
         log.warning("jobs run without the native library: %s", why)
         return NOT_SERVED
     return Service(library, _tier(home))

@@ -10,8 +10,8 @@ import struct
 
 from weft.core.errors import WeftError
 from weft.core.value import value
-from weft.runtime import layout
-from weft.runtime.layout import Depth, Source, State
+from weft.runtime.page import layout
+from weft.runtime.page.layout import Depth, RankState, StepSource
 
 MOST_PID = (1 << 22) - 1  # the kernel's own bound
 MOST_RANKS = 1 << 20
@@ -37,7 +37,7 @@ LARGEST = {
     "STATE": MOST_GENERATIONS << 8 | layout.LOW_BITS,
     "STEP": MOST_STEPS,
     "HEARTBEAT": MOST_NS,
-    "SOURCE": len(Source.NAMES) - 1,
+    "SOURCE": len(StepSource.NAMES) - 1,
     "PERSISTENT": MOST_BYTES,
     "EPHEMERAL": MOST_BYTES,
     "HOST": MOST_BYTES,
@@ -97,12 +97,12 @@ class Snapshot:
     def has_answered(self) -> bool:
         """It stands at a boundary and has done, or refused, what it was last asked for."""
         is_newest = self.words[layout.STATE] >> 8 == self.words[layout.REQUEST] >> 8
-        return is_newest and self.state in (State.GATED, State.REFUSED)
+        return is_newest and self.state in (RankState.GATED, RankState.REFUSED)
 
     @property
     def is_paused(self) -> bool:
         """It stands at a boundary, and nothing has told it to go on."""
-        return self.wanted != Depth.RUN and self.state in (State.GATED, State.REFUSED)
+        return self.wanted != Depth.RUN and self.state in (RankState.GATED, RankState.REFUSED)
 
     def has(self, ability: int) -> bool:
         return bool(self.words[layout.ABILITIES] & ability)
@@ -148,7 +148,7 @@ def checked(path: str, content: bytes) -> Snapshot:
             raise DamagedPageError(path, f"{name} is {words[word]}, which is above {largest}")
     if not words[layout.DUTY]:
         raise DamagedPageError(path, "DUTY is 0, which is below 1")
-    for name, word, names in (("REQUEST", layout.REQUEST, Depth.NAMES), ("STATE", layout.STATE, State.NAMES)):
+    for name, word, names in (("REQUEST", layout.REQUEST, Depth.NAMES), ("STATE", layout.STATE, RankState.NAMES)):
         if words[word] & layout.LOW_BITS >= len(names):
             raise DamagedPageError(path, f"the lower byte of {name} is {words[word] & layout.LOW_BITS}")
     return Snapshot(words, content)

@@ -15,8 +15,8 @@ from weft.node.pausing import Pause, PauseRefusedError, SupersededError
 from weft.node.stopping import begin_stop
 from weft.node.task import Task
 from weft.node.tended import Sights
-from weft.runtime.failing import reach
-from weft.runtime.layout import Depth
+from weft.runtime.failpoints import reach
+from weft.runtime.page.layout import Depth
 
 MOST_SUPERSEDED = 20  # pauses in a row in which the page asked for something else than we did
 AGAIN_S = 0.1  # until a pause that was refused is asked for again

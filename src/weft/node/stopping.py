@@ -11,7 +11,7 @@ from weft.node.attempt import Attempt
 from weft.node.children import in_thread
 from weft.node.order import State
 from weft.node.tended import Sights
-from weft.runtime.failing import reach
+from weft.runtime.failpoints import reach
 
 MERCY_S = 5.0  # for a shepherd to tell the end of a task that was killed
 

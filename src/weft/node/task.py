@@ -19,9 +19,9 @@ from weft.node.ownership import Known, verified_leader, was_launched_by
 from weft.node.pausing import GRACE_S, Pause, pause
 from weft.node.rank import Rank
 from weft.node.snapshot import MOST_STEPS, Snapshot
-from weft.runtime import layout
-from weft.runtime.layout import Depth, Source, State
-from weft.runtime.page import PageError, claimed_beside
+from weft.runtime.page import layout
+from weft.runtime.page.layout import Depth, RankState, StepSource
+from weft.runtime.page.page_file import PageError, claimed_beside
 from weft.system import processes
 from weft.system.units import parsed_bytes
 
@@ -253,7 +253,7 @@ class Task:
     def _reason(self, ranks: list[Rank]) -> str:
         if self.is_stopped:
             return "stopped where it was: no step boundary came"
-        said = [look.message for rank in ranks if (look := rank.look()).state == State.REFUSED]
+        said = [look.message for rank in ranks if (look := rank.look()).state == RankState.REFUSED]
         if said:
             return said[0]
         return "" if ranks or self.is_over else "no step seen yet"
@@ -292,10 +292,10 @@ def _status(look: Snapshot, *, is_alive: bool) -> RankStatus:
     return RankStatus(
         pid=words[layout.CLAIM_PID],
         rank=words[layout.RANK],
-        state=State.NAMES[look.state] if is_alive else "ended",
+        state=RankState.NAMES[look.state] if is_alive else "ended",
         step=words[layout.STEP],
         step_s=statistics.median(look.durations_ns) / 1e9 if look.durations_ns else None,
-        source=Source.NAMES[words[layout.SOURCE]],
+        source=StepSource.NAMES[words[layout.SOURCE]],
         host_bytes=words[layout.HOST],
         persistent_bytes=words[layout.PERSISTENT],
         ephemeral_bytes=words[layout.EPHEMERAL],

@@ -24,8 +24,9 @@ from weft.node.ownership import verified_leader, verified_shepherd
 from weft.node.pages import remove_page
 from weft.node.records import DamagedRecordError, Record, Shepherd, Status
 from weft.node.snapshot import DamagedPageError
-from weft.runtime import layout, procfs
-from weft.runtime.failing import reach
+from weft.runtime import procfs
+from weft.runtime.failpoints import reach
+from weft.runtime.page import layout
 from weft.system import processes
 from weft.system.files import EntryError, discard, is_passing, read_file
 from weft.system.processes import Process

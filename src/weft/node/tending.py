@@ -25,8 +25,9 @@ from weft.node.bare import (
     why_not_started,
 )
 from weft.node.cgroup_fork import enter, fork_into
-from weft.runtime import layout, procfs
-from weft.runtime.failing import reach
+from weft.runtime import procfs
+from weft.runtime.failpoints import reach
+from weft.runtime.page import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

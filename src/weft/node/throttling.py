@@ -28,7 +28,7 @@ from weft.node.line import Line
 from weft.node.rank import Rank
 from weft.node.snapshot import DamagedPageError
 from weft.node.task import Task
-from weft.runtime import layout
+from weft.runtime.page import layout
 
 PROGRESS_S = 1.0
 ROOM_FOR_BURSTS = 4.0

@@ -11,7 +11,7 @@ from signal import Signals
 from weft.node.control_page import ControlPage
 from weft.node.snapshot import DamagedPageError
 from weft.node.terminal import Terminal
-from weft.runtime import layout
+from weft.runtime.page import layout
 from weft.system import processes
 
 ENDING = {Signals.SIGTERM, Signals.SIGHUP, Signals.SIGINT, Signals.SIGQUIT}

@@ -5,15 +5,14 @@ from threading import RLock
 from time import monotonic_ns
 from typing import Any, Callable, Dict, Optional
 
-from . import layout, served
-from .claiming import claim, is_loader_worker, process_group
-from .layout import Source, State
-from .memory import note_resident_bytes
-from .metrics import Metrics
-from .native import Native, NativeError
-from .page import Page, PageError
-from .pausing import NO_PARTS, Pausing, RefusedError, leave_now
-from .telling import tell, tell_once
+from . import allocator
+from .allocator import Native, NativeError
+from .log import tell, tell_once
+from .page import layout
+from .page.layout import RankState, StepSource
+from .page.page_file import Metrics, Page, PageError, claim_page
+from .pause import NO_PARTS, PauseRefusedError, Pausing, leave_now, note_resident_bytes
+from .torch_process import is_loader_worker, process_group
 
 WEIGH_EVERY_NS = 1_000_000_000
 
@@ -36,7 +35,7 @@ class Agent:
     def _forget(self) -> None:
         """A forked child is another process: the claim, the page and the steps are its parent's."""
         self.step = 0
-        self.source = Source.NONE
+        self.source = StepSource.NONE
         self._page: Optional[Page] = None
         self._words: Any = None
         self._unclaimed: Optional[Native] = None  # it serves this process, but knows no page yet
@@ -95,7 +94,7 @@ class Agent:
 
         Whose page it is to keep is said once that is claimed, by the thread that steps.
         """
-        self._unclaimed = served.begin(self.path, self._page)
+        self._unclaimed = allocator.serve(self.path, self._page)
 
     def begin(self, source: int, step: int = 0) -> bool:
         """Steps are told by `source` from now on, if nothing more certain tells them. Counting starts anew."""
@@ -115,9 +114,9 @@ class Agent:
             return
         self._leave_library()
         state = self._words[layout.STATE] & layout.LOW_BITS
-        if state == State.RUNNING:
-            self._pausing.say(State.ENDED)
-        elif state == State.LEAVING and self._words[layout.WORLD] > 1:
+        if state == RankState.RUNNING:
+            self._pausing.say(RankState.ENDED)
+        elif state == RankState.LEAVING and self._words[layout.WORLD] > 1:
             leave_now()  # the threads of gloo abort an interpreter at its end now and then, and a failure it would seem
 
     def give_up(self, why: str) -> None:
@@ -148,7 +147,7 @@ class Agent:
             self._is_off = True
             return False
         try:
-            page = claim(self.path)
+            page = claim_page(self.path)
         except (OSError, PageError) as error:
             self.give_up(str(error))
             return False
@@ -159,7 +158,7 @@ class Agent:
         self._note_rank()
         if self._unclaimed is not None:
             self._be_served()
-        self._pausing.say(State.RUNNING)
+        self._pausing.say(RankState.RUNNING)
         return True
 
     def _be_served(self) -> None:
@@ -179,7 +178,7 @@ class Agent:
     def _join_lane(self, native: Native) -> None:
         assert self._page is not None
         self._lane = self._words[layout.LANE]
-        self._show_ability(layout.IN_LANE, served.join_lane(native, self._page))
+        self._show_ability(layout.IN_LANE, allocator.join_lane(native, self._page))
 
     def _change_lane(self, native: Native) -> None:
         """Between two steps. Where there is no room to take along what is alive, it is tried again after the next."""
@@ -231,4 +230,4 @@ def the_agent(path: str) -> Agent:
 
 
 def _nothing_to_save() -> None:
-    raise RefusedError(NO_PARTS)
+    raise PauseRefusedError(NO_PARTS)

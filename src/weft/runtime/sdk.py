@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # outside weft a script that imports this should not noti
 if TYPE_CHECKING:
     from typing import Any, Iterable, Iterator
 
-    from .progress import Progress
+    from .checkpoint.run_state import Progress
 
 # Only the copy that was injected into a job speaks for it. Any other one, such as an installed weft of another version
 # that was imported where nothing was injected, has nobody to speak to.
@@ -27,7 +27,7 @@ _begun: list[Progress] = []
 def _progress() -> Progress | None:
     if PAGE and not _begun:
         from .agent import the_agent
-        from .progress import Progress
+        from .checkpoint.run_state import Progress
 
         _begun.append(Progress(the_agent(PAGE), os.environ.get("WEFT_CHECKPOINTS")))
     return _begun[0] if _begun else None

@@ -48,7 +48,7 @@ def _chain():
 sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != HERE]
 if os.environ.get("WEFT_PAGE") and sys.version_info >= (3, 8):
     sys.meta_path.insert(0, Packages({"weft_runtime": RUNTIME, "weft": os.path.dirname(RUNTIME)}))
-    from weft_runtime import noticing
+    from weft_runtime import import_hook
 
-    noticing.begin(os.environ["WEFT_PAGE"])
+    import_hook.begin(os.environ["WEFT_PAGE"])
 _chain()

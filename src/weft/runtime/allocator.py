@@ -8,8 +8,10 @@ import os
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from .page import Page
-from .telling import tell_once
+from .log import tell, tell_once
+from .page import lane_page, layout
+from .page.page_file import Page, PageError, open_page
+from .torch_process import process_group
 
 VERSION = 2
 FILE = "libweft.so"
@@ -149,3 +151,75 @@ def _bound(library: ctypes.CDLL, name: str) -> Any:
     function = getattr(library, "weft_native_" + name)
     function.restype, function.argtypes = SIGNATURES[name]
     return function
+
+
+NOT_UNDER_US = "the native library is not under this process (was LD_PRELOAD changed?): it runs without %s"
+NOT_SERVING = "the native library cannot serve this process: %s; it runs without %s"
+NO_LANE = "no lane: %s; running on without"
+IN_A_GANG = "a rank of a gang would wait for its turn while the others wait for it"
+
+
+def serve(path: str, claimed: Optional[Page]) -> Optional[Native]:
+    """Serve what PyTorch allocates in this process, within the limit on the task's page; None if nobody does."""
+    if claimed is not None:  # steps were seen before torch; to open and close the page again would drop the claim
+        return _serve(claimed.words)
+    try:
+        page = open_page(path)
+    except PageError:  # which is said when the page is to be claimed
+        return None
+    try:
+        return _serve(page.words)
+    finally:
+        page.close()
+
+
+def _serve(words: Any) -> Optional[Native]:
+    tier = os.environ.get("WEFT_TIER")
+    native = preloaded()
+    if native is None:
+        if tier is not None and _asked(words):
+            tell(NOT_UNDER_US % _asked(words))
+        return None
+    try:
+        why = native.begin(tier or "", words[layout.LIMIT], os.environ.get("WEFT_STRICT") == "1")
+    except NativeError as error:
+        tell(NOT_SERVING % (error, _asked(words) or "it"))
+        return None
+    if why:
+        tell(why)
+    return native
+
+
+def _asked(words: Any) -> str:
+    """What only the library can give, of what this task is to have."""
+    asked = {"its limit": words[layout.LIMIT], "its duty": words[layout.DUTY] < 100, "its lane": _lane(words)}
+    return ", ".join(what for what, is_asked in asked.items() if is_asked)
+
+
+def join_lane(native: Native, page: Page) -> bool:
+    """The one that its page says; whether it is in a lane now."""
+    path = _lane(page.words)
+    if not path:
+        return False
+    group = process_group()
+    if group is not None and group.get_world_size() > 1:
+        tell(NO_LANE % IN_A_GANG)
+        return False
+    try:
+        capacity_bytes = int(os.environ.get("WEFT_LANE_CAPACITY") or 0)
+        native.join(path, capacity_bytes, _signed(page, layout.LANE_BASE), _signed(page, layout.LANE_WEIGHT))
+    except (NativeError, ValueError) as error:
+        tell(NO_LANE % error)
+        return False
+    return True
+
+
+def _lane(words: Any) -> str:
+    """The lane's page: one for good, or one of those in a folder, as whoever launched this task has chosen."""
+    if words[layout.LANE]:
+        return lane_page.path_of(os.environ.get("WEFT_LANES", ""), words[layout.LANE])
+    return os.environ.get("WEFT_LANE", "")
+
+
+def _signed(page: Page, word: int) -> int:
+    return int.from_bytes(page.map[word * 8 : word * 8 + 8], "little", signed=True)

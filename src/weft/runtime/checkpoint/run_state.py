@@ -1,16 +1,17 @@
 """How far a training run has come: what another process needs to go on from here as if it were this one."""
 
 import sys
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional, Tuple
 
-from . import gradients
-from .agent import Agent
-from .checkpoints import Checkpoints
-from .layout import Source
-from .pausing import NO_PARTS, RefusedError
-from .place import Place, is_leaving_by_break
-from .store import CheckpointError
-from .telling import tell, tell_once
+from ..agent import Agent
+from ..log import tell, tell_once
+from ..page.layout import StepSource
+from ..pause import NO_PARTS, PauseRefusedError
+from .loader_position import Place, is_leaving_by_break
+from .rank_store import CheckpointError
+from .run_checkpoints import Checkpoints
+
+Gradients = Dict[str, Dict[int, Any]]
 
 NO_STEPS = (
     "the script marks no steps: its loop should go over weft.steps(loader), or its body be inside `with weft.step():`"
@@ -29,14 +30,14 @@ class Progress:
         self._checkpoints = Checkpoints(directory)
         self._is_save_wanted = False
         self._updates_before = 0  # when the last step began
-        self._pending: Optional[gradients.Gradients] = None  # of a resumed pass, until it begins
+        self._pending: Optional[Gradients] = None  # of a resumed pass, until it begins
         agent.save = self._save_for_pause
 
     # ---- steps -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """The script marks its steps itself, from now on."""
-        if self.agent.source != Source.SCRIPT and self.agent.begin(Source.SCRIPT, self.step):
+        if self.agent.source != StepSource.SCRIPT and self.agent.begin(StepSource.SCRIPT, self.step):
             self._show_ability()
 
     def begin_step(self) -> None:
@@ -46,7 +47,7 @@ class Progress:
     def end_step(self) -> None:
         self._count_step()
         self._save_if_wanted()
-        self.agent.boundary(Source.SCRIPT)
+        self.agent.boundary(StepSource.SCRIPT)
 
     def fail_step(self) -> None:
         """The step's body raised. It does not count, and the script may go on with the next one."""
@@ -74,7 +75,7 @@ class Progress:
         pending, self._pending = self._pending, None
         iterator = self.place.begin_pass(loader)
         # Again, since a script that adds gradients up has set them to zero before its loop.
-        gradients.restore(self._parts, pending or {})
+        restore_gradients(self._parts, pending or {})
         return iterator
 
     def _leave_pass(self, is_over: bool) -> None:
@@ -83,7 +84,7 @@ class Progress:
         if is_over:
             self.place.end_pass()
         self._save_if_wanted()
-        self.agent.count(Source.SCRIPT)
+        self.agent.count(StepSource.SCRIPT)
 
     def _count_step(self) -> None:
         self.step += 1
@@ -115,7 +116,7 @@ class Progress:
         if state is None:
             return False
         _load_parts(parts, state["parts"])
-        gradients.restore(parts, state["gradients"])
+        restore_gradients(parts, state["gradients"])
         self.step = state["step"]
         self.place.resume(state["place"])
         self._pending = state["gradients"] if self.place.is_in_resumed_pass else None
@@ -146,13 +147,13 @@ class Progress:
 
     def _save_for_pause(self) -> None:
         if not self._parts:
-            raise RefusedError(NO_PARTS)
-        if self.agent.source != Source.SCRIPT:
-            raise RefusedError(NO_STEPS)
+            raise PauseRefusedError(NO_PARTS)
+        if self.agent.source != StepSource.SCRIPT:
+            raise PauseRefusedError(NO_STEPS)
         try:
             self._save()
         except CheckpointError as error:
-            raise RefusedError(str(error)) from error
+            raise PauseRefusedError(str(error)) from error
 
     def _save(self) -> None:
         why_not = self._checkpoints.why_not()
@@ -173,11 +174,11 @@ class Progress:
             problem = "the state of step %d cannot be gathered: %s: %s; the earlier checkpoints are untouched"
             raise CheckpointError(problem % (self.step, type(error).__name__, error)) from error
 
-    def _gradients(self) -> gradients.Gradients:
+    def _gradients(self) -> Gradients:
         """Those that a later step adds to. After an update they are spent: to save them would double the size."""
         if self._pending is not None:
             return self._pending
-        return gradients.capture(self._parts) if self.agent.updates == self._updates_before else {}
+        return pending_gradients(self._parts) if self.agent.updates == self._updates_before else {}
 
 
 def _load_parts(parts: Dict[str, Any], states: Dict[str, Any]) -> None:
@@ -188,3 +189,27 @@ def _load_parts(parts: Dict[str, Any], states: Dict[str, Any]) -> None:
         )
     for name, part in parts.items():
         part.load_state_dict(states[name])
+
+
+def pending_gradients(parts: Dict[str, Any]) -> Gradients:
+    """Part, number of the parameter → its gradient, for the parameters that have one."""
+    pending: Gradients = {}
+    for name, number, parameter in _parameters(parts):
+        if parameter.grad is not None:
+            pending.setdefault(name, {})[number] = parameter.grad
+    return pending
+
+
+def restore_gradients(parts: Dict[str, Any], pending: Gradients) -> None:
+    for name, number, parameter in _parameters(parts):
+        gradient = pending.get(name, {}).get(number)
+        if gradient is not None:
+            # A copy: the script adds to this one, and what was saved may be restored once more.
+            parameter.grad = gradient.to(parameter.device, copy=True)
+
+
+def _parameters(parts: Dict[str, Any]) -> Iterator[Tuple[str, int, Any]]:
+    for name, part in parts.items():
+        if callable(getattr(part, "parameters", None)):
+            for number, parameter in enumerate(part.parameters()):
+                yield name, number, parameter

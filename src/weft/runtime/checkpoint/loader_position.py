@@ -1,13 +1,15 @@
 """Where a run stands in its passes over a loader, and how another process gets there."""
 
 import opcode
+import random
+import sys
+from importlib import import_module
 from itertools import islice
 from types import FrameType
 from typing import Any, Dict, Iterator, List, Optional
 
-from . import randomness
-from .store import CheckpointError
-from .telling import tell_once
+from ..log import tell_once
+from .rank_store import CheckpointError
 
 ITERATOR = (
     "weft.steps was given an iterator (%s), behind which it cannot see what the batches are drawn with: after a resume "
@@ -84,7 +86,7 @@ class Place:
         """Stand where `state` was taken. The first pass goes on there, whatever was drawn before it begins."""
         self._resumed = state
         self.epoch = state["epoch"]
-        randomness.restore(state["drawn"]["randomness"])
+        restore_randomness(state["drawn"]["randomness"])
 
     @property
     def is_in_resumed_pass(self) -> bool:
@@ -95,7 +97,7 @@ class Place:
         """Resumed, and saved again before the first pass: nothing was taken from the loader in between."""
         if resumed["began"]:
             return resumed
-        return {**resumed, "drawn": {**resumed["drawn"], "randomness": randomness.capture()}}
+        return {**resumed, "drawn": {**resumed["drawn"], "randomness": capture_randomness()}}
 
     def _begin_next(self, loader: Any, resumed: Dict[str, Any]) -> Iterator[Any]:
         """The checkpoint was made between two passes."""
@@ -112,7 +114,7 @@ class Place:
             loader.load_state_dict(resumed["loader"])
             iterator: Iterator[Any] = iter(loader)
             # Its generators are its own affair: it may only draw when it is asked for the first batch.
-            randomness.restore(resumed["drawn"]["randomness"])
+            restore_randomness(resumed["drawn"]["randomness"])
             return iterator
         _restore(loader, resumed["began"])
         iterator = iter(loader)
@@ -152,20 +154,60 @@ def _drop(iterator: Iterator[Any], batches: int) -> None:
 
 def _capture(loader: Any) -> Dict[str, Any]:
     """Everything that batches are drawn with."""
-    return {"randomness": randomness.capture(), "generators": [one.get_state() for one in _generators(loader)]}
+    return {"randomness": capture_randomness(), "generators": [one.get_state() for one in _generators(loader)]}
 
 
 def _restore(loader: Any, drawn: Dict[str, Any]) -> None:
     if drawn["randomness"] is not None:
-        randomness.restore(drawn["randomness"])
+        restore_randomness(drawn["randomness"])
     for generator, state in zip(_generators(loader), drawn["generators"]):
         generator.set_state(state)
 
 
 def _generators(loader: Any) -> List[Any]:
     """Those of the loader inside a progress bar too: tqdm(loader) keeps it as its `iterable`."""
-    return randomness.generators(getattr(loader, "iterable", loader))
+    return generators(getattr(loader, "iterable", loader))
 
 
 def _keeps_its_place(loader: Any) -> bool:
     return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
+
+
+def capture_randomness() -> Dict[str, Any]:
+    """Python's, and those of PyTorch (each GPU's too) and numpy if the script uses them."""
+    state: Dict[str, Any] = {"python": random.getstate()}
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        state["torch"] = torch.get_rng_state()
+        if torch.cuda.is_initialized():
+            state["cuda"] = torch.cuda.get_rng_state_all()
+    if "numpy.random" in sys.modules:
+        state["numpy"] = _plain(sys.modules["numpy.random"].get_state())
+    return state
+
+
+def restore_randomness(state: Dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    if "torch" in state:
+        import_module("torch").set_rng_state(state["torch"])
+    if "cuda" in state and import_module("torch.cuda").is_available():
+        import_module("torch.cuda").set_rng_state_all(state["cuda"])
+    if "numpy" in state:
+        import_module("numpy.random").set_state(state["numpy"])
+
+
+def _plain(state: Any) -> Any:
+    """Numbers and lists: what numpy keeps in arrays, torch.load takes for something that may run code."""
+    if isinstance(state, dict):
+        return {name: _plain(value) for name, value in state.items()}
+    if isinstance(state, tuple):
+        return tuple(map(_plain, state))
+    return state.tolist() if hasattr(state, "tolist") else state
+
+
+def generators(loader: Any) -> List[Any]:
+    """The generators that a DataLoader shuffles with, each once."""
+    by_batch = getattr(loader, "batch_sampler", None)
+    owners = [loader, getattr(loader, "sampler", None), by_batch, getattr(by_batch, "sampler", None)]
+    found = {id(own): own for own in (getattr(owner, "generator", None) for owner in owners)}
+    return [own for own in found.values() if hasattr(own, "get_state")]

@@ -1,15 +1,17 @@
 """The checkpoints a run saves and goes on from: those of its own script, that no other process uses."""
 
+import fcntl
 import os
 import shlex
 import sys
+from contextlib import suppress
 from typing import Any, Dict, Optional
 
-from . import gang
-from .folderlock import FolderLock
-from .place import is_place
-from .store import CheckpointError, Store
-from .telling import tell
+from ..log import tell
+from ..torch_process import common_steps, rank
+from .folder import Folder, make_folder
+from .loader_position import is_place
+from .rank_store import CheckpointError, RankStore
 
 NO_DIRECTORY = "there is no directory for checkpoints (weft exec --checkpoints DIR)"
 IN_USE = "the checkpoints in %s are in use by another process; to save any, this one needs a directory of its own"
@@ -25,14 +27,14 @@ OTHER_ARGUMENTS = "the checkpoint of step %d was made with other arguments: %s; 
 class Checkpoints:
     def __init__(self, directory: Optional[str]) -> None:
         self._directory = directory
-        self._store: Optional[Store] = None
+        self._store: Optional[RankStore] = None
         self._lock: Optional[FolderLock] = None
 
     def open(self) -> None:
         """Take this rank's folder for this process. What else would be saved to or loaded from it is refused."""
         if self._directory is None:
             return
-        self._store = Store(self._directory, gang.rank())
+        self._store = RankStore(self._directory, rank())
         if self._lock is None or self._lock.folder != self._store.folder or not self._lock.is_held:
             self._lock = FolderLock(self._store.folder)
             if not self._lock.is_held:
@@ -57,7 +59,7 @@ class Checkpoints:
         steps = [] if self.why_not() else self._store.good_steps()
         for refused in self._store.refused:
             tell(refused)
-        common = gang.common_steps(steps)
+        common = common_steps(steps)
         if not common:
             if steps:
                 tell(NONE_IN_COMMON % ", ".join(map(str, steps)))
@@ -96,3 +98,39 @@ def is_state(state: Any, step: int) -> bool:
 def _this_script() -> Dict[str, Any]:
     words = list(sys.argv) or [""]
     return {"script": os.path.basename(words[0]), "arguments": words[1:]}
+
+
+NAME = ".lock"
+
+
+class FolderLock:
+    """Taken when made, if nobody has it, and held for as long as this process lives.
+
+    A forked child does not hold it. So the workers of a DataLoader, which may live a little longer than a trainer that
+    was killed, do not keep its successor out.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._fd: Optional[int] = None
+        self.is_held = self._take()
+        os.register_at_fork(after_in_child=self._let_go)
+
+    def _take(self) -> bool:
+        """True also where nothing can be locked: what is wrong with such a folder, a save will say."""
+        with suppress(OSError):
+            make_folder(self.folder)
+            with Folder(self.folder) as folder:
+                self._fd = folder.open_lock(NAME)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._let_go()
+                return False
+        return True
+
+    def _let_go(self) -> None:
+        self.is_held = False
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

@@ -6,11 +6,12 @@ import mmap
 import os
 import stat
 import struct
+from contextlib import suppress
 from time import monotonic_ns
 from typing import Dict, Optional
 
+from ..procfs import start_time as start_time
 from . import layout
-from .procfs import start_time as start_time
 
 
 class PageError(Exception):
@@ -163,3 +164,62 @@ def _check(path: str, fd: int) -> None:
 def claimed_beside(path: str, number: int) -> str:
     """Where the page of a task's further rank is: torchrun's ranks share one task, and each needs a page."""
     return "%s.%d" % (path, number)
+
+
+MOST_RANKS = 1024
+TOLD = (layout.DUTY, layout.LIMIT, layout.LANE_BASE, layout.LANE_WEIGHT)
+OF_THE_JOB = range(layout.CLAIM_PID, layout.PAGE_BYTES // 8)
+
+
+def claim_page(path: str) -> Page:
+    """The page at `path`, or the first one beside it that nobody holds, claimed for this process and wiped."""
+    page = _claim_one(path)
+    for word in OF_THE_JOB:
+        page.words[word] = 0
+    page.words[layout.CLAIM_START] = start_time(os.getpid())
+    page.words[layout.CLAIM_PID] = os.getpid()
+    return page
+
+
+def _claim_one(path: str) -> Page:
+    first = open_page(path)
+    if first.claim():
+        return first
+    for number in range(1, MOST_RANKS):
+        page = _open_or_make(claimed_beside(path, number), first)
+        if page.claim():
+            # Whoever asked the task to pause asked this rank too; and what bounds the task bounds it.
+            for word in (*TOLD, layout.RUN_TO, layout.REQUEST):
+                page.words[word] = first.words[word]
+            first.close()
+            return page
+        page.close()
+    raise PageError("%s has %d claimed pages beside it" % (path, MOST_RANKS - 1))
+
+
+def _open_or_make(path: str, first: Page) -> Page:
+    if not os.path.exists(path):
+        with suppress(FileExistsError):
+            return create(path, {word: first.words[word] for word in range(layout.ATTEMPT, layout.CLAIM_PID)})
+    return open_page(path)
+
+
+class Metrics:
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._slots: Dict[str, int] = {}
+
+    def set(self, name: str, value: float) -> None:
+        """Names that come when there is no room are left out."""
+        slot = self._slots.get(name, len(self._slots))
+        if slot == layout.METRICS_LENGTH:
+            return
+        if name not in self._slots:
+            self._slots[name] = slot
+            self._page.write_text(_word(slot), name, layout.METRIC_NAME_BYTES)
+        struct.pack_into("d", self._page.map, _word(slot) * 8 + layout.METRIC_NAME_BYTES, value)
+        self._page.words[layout.METRICS_COUNT] = len(self._slots)
+
+
+def _word(slot: int) -> int:
+    return layout.METRICS + slot * layout.METRIC_WORDS

@@ -3,22 +3,23 @@
 import os
 import sys
 import threading
-from typing import Callable, NoReturn, Optional
+from contextlib import suppress
+from typing import Any, Callable, NoReturn, Optional
 
-from . import layout
-from .futex import Waiter
-from .layout import Depth, State
-from .memory import drop_caches, finish_device_work, note_resident_bytes
-from .native import Native, NativeError
-from .page import Page
-from .telling import tell
+from .allocator import Native, NativeError
+from .log import tell
+from .page import layout
+from .page.futex import Waiter
+from .page.layout import Depth, RankState
+from .page.page_file import Page
+from .torch_process import drop_caches, finish_device_work
 
 NO_PARTS = "the script has not called weft.init(model=…, optimizer=…), so nothing is known to save"
 NO_LIBRARY = "swap-out needs weft's native library, and nothing in this process is served by it"
 LOOK_EVERY_S = 1.0  # and then say that we are alive
 
 
-class RefusedError(Exception):
+class PauseRefusedError(Exception):
     """A pause cannot go as deep as it was asked to. The message is for whoever asked."""
 
 
@@ -53,16 +54,16 @@ class Pausing:
                     self._leave(order)
                 # Together: a rank seen between the two is taken to be inside the next step.
                 words[layout.STEP] = step
-                self.say(State.GATED if reached >= goal else State.REFUSED, order)
+                self.say(RankState.GATED if reached >= goal else RankState.REFUSED, order)
                 answered = order
                 self._orders.wait(order, LOOK_EVERY_S)
                 self._beat()
         finally:
             words[layout.STEP] = step
             self._swap_in()
-            if words[layout.STATE] & layout.LOW_BITS != State.LEAVING:
+            if words[layout.STATE] & layout.LOW_BITS != RankState.LEAVING:
                 words[layout.DEPTH] = Depth.RUN
-                self.say(State.RUNNING, words[layout.REQUEST])
+                self.say(RankState.RUNNING, words[layout.REQUEST])
 
     def say(self, state: int, order: int = 0) -> None:
         self._words[layout.STATE] = order & ~layout.LOW_BITS | state
@@ -87,7 +88,7 @@ class Pausing:
                 reached = Depth.DROP_CACHES  # should it not be saved
                 self._save()
                 reached = Depth.CHECKPOINT
-        except (RefusedError, NativeError) as refused:
+        except (PauseRefusedError, NativeError) as refused:
             self._page.message = str(refused)
         except Exception as error:  # noqa: BLE001 -- of a state_dict, say; the script did not ask for this and runs on
             self._page.message = "%s: %s" % (type(error).__name__, error)
@@ -96,11 +97,11 @@ class Pausing:
 
     def _swap_out(self) -> None:
         if self.native is None:
-            raise RefusedError(NO_LIBRARY)
+            raise PauseRefusedError(NO_LIBRARY)
         try:
             self.native.swap_out()
         except NativeError as error:
-            raise RefusedError(str(error).replace("no swap-out: ", "")) from error  # which is said by whoever asked
+            raise PauseRefusedError(str(error).replace("no swap-out: ", "")) from error  # the coordinator says it
 
     def _swap_in(self) -> None:
         """All is where it was again, or else usable where it is. If nothing is out, nothing is done."""
@@ -112,7 +113,7 @@ class Pausing:
 
     def _leave(self, order: int) -> NoReturn:
         """End the process as an exception would that nobody catches: what the script has open is closed properly."""
-        self.say(State.LEAVING, order)
+        self.say(RankState.LEAVING, order)
         if threading.current_thread() is threading.main_thread():
             raise SystemExit(leaving_code())
         if self.native is not None:
@@ -129,3 +130,9 @@ def leave_now() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(leaving_code())
+
+
+def note_resident_bytes(words: Any) -> None:
+    """Write to the page what the process takes of the host's memory; left as it was if that cannot be learnt now."""
+    with suppress(OSError), open("/proc/self/statm", "rb") as statm:
+        words[layout.HOST] = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -9,11 +9,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Callable, Dict
 
-from .agent import Agent
-from .forwards import Forwards
-from .lookups import is_by_name, note_lookups
-from .own_optimizers import OwnOptimizers
-from .updates import Updates, watch_scaler
+from ..agent import Agent
+from .forward import Forwards
+from .method_hooks import OwnOptimizers, is_by_name, note_lookups
+from .optimizer import Updates
 
 
 def watch(torch: ModuleType, agent: Agent, noticed: Dict[str, Callable[[ModuleType], None]]) -> None:
@@ -30,7 +29,7 @@ def _watch(torch: Any, agent: Agent, noticed: Dict[str, Callable[[ModuleType], N
     optimizer = import_module("torch.optim.optimizer")
     optimizer.register_optimizer_step_pre_hook(updates.before)
     optimizer.register_optimizer_step_post_hook(updates.after)
-    watch_scaler(torch.amp.GradScaler, updates)
+    _watch_scaler(torch.amp.GradScaler, updates)
     _watch_training(torch, updates, forwards, OwnOptimizers(updates, noticed))
     noticed["torch._dynamo.eval_frame"] = forwards.watch_compiled
     atexit.register(updates.end)
@@ -54,3 +53,8 @@ def _watch_training(torch: Any, updates: Updates, forwards: Forwards, own: OwnOp
 
     note_lookups(torch.Tensor, "backward", backward_comes)
     note_lookups(torch.optim.Optimizer, "__init__", optimizer_comes)
+
+
+def _watch_scaler(scaler: Any, updates: Updates) -> None:
+    note_lookups(scaler, "step", updates.scaler_steps)
+    note_lookups(scaler, "update", updates.scaler_updates)

@@ -62,15 +62,15 @@ def begin(page: str) -> None:
 
     def torch_came(torch: ModuleType) -> None:
         try:
-            from . import boundaries
             from .agent import the_agent
+            from .hooks import install
 
             agent = the_agent(page)
         except Exception as error:  # noqa: BLE001 -- a file of weft's is gone or damaged, and the script shall run
             if sys.stderr is not None:
                 sys.stderr.write("weft: steps cannot be seen: %s: %s\n" % (type(error).__name__, error))
             return
-        boundaries.watch(torch, agent, noticing.actions)
+        install.watch(torch, agent, noticing.actions)
 
     def dynamo_came(trace_rules: ModuleType) -> None:
         # Compiled code runs our hooks as they are. Tracing into them would add guards and graph breaks to the user's

@@ -9,11 +9,10 @@ import sys
 from threading import get_ident
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from .agent import Agent
-from .cycle import Cycle
-from .layout import Source
-from .lookups import note_lookups
-from .sites import Site
+from ..agent import Agent
+from ..page.layout import StepSource
+from .call_site import Site
+from .step_cycle import Cycle
 
 MOST_PLACES = 4096  # of optimizers; where they are made all the time, those of the dead are forgotten
 
@@ -50,7 +49,7 @@ class Updates:
             self._places.clear()
         self._places[member] = site
         if self._closes(member, site):
-            self.agent.boundary(Source.OPTIMIZER)
+            self.agent.boundary(StepSource.OPTIMIZER)
 
     def scaler_steps(self, scaler: Any) -> None:
         """A scaler is about to step an optimizer. It may have left out one before."""
@@ -63,12 +62,12 @@ class Updates:
         self._stepped.clear()
         if self._is_owed:
             self._is_owed = False
-            self.agent.boundary(Source.OPTIMIZER)
+            self.agent.boundary(StepSource.OPTIMIZER)
 
     def end(self) -> None:
         """The script is over. The last round has no other one after it that could show its end."""
         if self.cycle.is_open or self._is_owed:
-            self.agent.count(Source.OPTIMIZER)
+            self.agent.count(StepSource.OPTIMIZER)
 
     def _note_skipped(self, scaler: Any) -> None:
         """Those that the scaler is done with, and which did not step."""
@@ -80,10 +79,10 @@ class Updates:
     def _closes(self, member: int, site: Optional[Site]) -> bool:
         if self._is_owed:  # the scaler was not updated
             self._is_owed = False
-            self.agent.count(Source.OPTIMIZER)
+            self.agent.count(StepSource.OPTIMIZER)
         missed, closes = self.cycle.note(member, self.phase, site)
         for _ in range(missed):
-            self.agent.count(Source.OPTIMIZER)
+            self.agent.count(StepSource.OPTIMIZER)
         return closes
 
 
@@ -102,8 +101,3 @@ def _is_within(outer: Any, frame: Any) -> bool:
     while frame is not None and frame is not outer:
         frame = frame.f_back
     return frame is outer
-
-
-def watch_scaler(scaler: Any, updates: Updates) -> None:
-    note_lookups(scaler, "step", updates.scaler_steps)
-    note_lookups(scaler, "update", updates.scaler_updates)

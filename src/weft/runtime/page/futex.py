@@ -5,7 +5,7 @@ import platform
 import time
 from typing import Optional
 
-from .page import Page
+from .page_file import Page
 
 WAIT, WAKE = 0, 1
 EVERYBODY = 2**31 - 1

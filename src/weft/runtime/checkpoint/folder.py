@@ -4,11 +4,9 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
-from typing import BinaryIO, Iterator, List, cast
+from typing import BinaryIO, Iterator, List, Optional, cast
 
-from .durable import sync
-from .failing import reach
-from .trust import distrust_of, is_all_trusted
+from ..failpoints import reach
 
 FILE_MODE = 0o644  # less what the umask takes away: others may not write here, even if they may elsewhere
 NOT_A_FILE = "is no regular file"
@@ -102,3 +100,73 @@ def _is_link(name: str, folder: "int | None") -> bool:
         return stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode)
     except OSError:
         return False
+
+
+VARIABLE = "WEFT_TRUST_CHECKPOINT"
+HINT = "; if you trust what is in it: --trust-checkpoint"
+
+
+def is_all_trusted() -> bool:
+    """Whether the user has said so for this run (weft exec, run, submit --trust-checkpoint)."""
+    return os.environ.get(VARIABLE) == "1"
+
+
+def distrust_of(descriptor: int) -> Optional[str]:
+    """Why the file or folder that is open there may be of another user's making; None if it cannot be."""
+    status = os.fstat(descriptor)
+    if status.st_uid not in (os.geteuid(), 0):
+        return "belongs to user %d, and this is user %d%s" % (status.st_uid, os.geteuid(), HINT)
+    if status.st_mode & stat.S_IWOTH:
+        return "can be written by all users (chmod o-w)%s" % HINT
+    if status.st_mode & stat.S_IWGRP and not (_is_private(status.st_gid) and not _has_list(descriptor)):
+        return "can be written by the users of group %d (chmod g-w)%s" % (status.st_gid, HINT)
+    return None
+
+
+def _is_private(group: int) -> bool:
+    """Whether nobody but this user is in the group, as where each user has one of the same name and umask is 002."""
+    import grp
+    import pwd
+
+    try:
+        listed = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
+    except KeyError:
+        return False
+    by_default = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
+    return listed | by_default == {os.geteuid()}
+
+
+def _has_list(descriptor: int) -> bool:
+    """An access control list lets others in by name; how far, the bits for the group then say."""
+    try:
+        return bool(os.getxattr(descriptor, "system.posix_acl_access"))
+    except OSError:
+        return False
+
+
+FOLDER_MODE = 0o755  # less what the umask takes away: others may not write there
+
+
+def make_folder(folder: str) -> None:
+    """The folder and those above it, each on the disk. Other ranks may be making the same ones."""
+    if not os.path.exists(folder):
+        above = os.path.dirname(folder)
+        make_folder(above)
+        os.makedirs(folder, FOLDER_MODE, exist_ok=True)
+        sync_folder(above)
+
+
+def sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that syncs no folders
+            raise

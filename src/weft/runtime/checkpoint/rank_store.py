@@ -20,9 +20,9 @@ import re
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Set
 
+from ..failpoints import reach
 from . import payload
-from .durable import make_folder, reach, sha256_of
-from .folder import Folder, UntrustedError
+from .folder import Folder, UntrustedError, make_folder
 from .manifest import (
     MANIFEST,
     PAYLOAD,
@@ -39,12 +39,27 @@ from .manifest import (
 
 RANK = re.compile("rank-[0-9]{4,}")
 
+# Every instant of RankStore.save that leaves a different folder behind, in order.
+FAIL_POINTS = (
+    "payload-opened",
+    "payload-partly-written",  # reached after each piece that torch writes
+    "payload-written",  # but not synced
+    "payload-synced",  # but under its temporary name
+    "payload-renamed",  # but no manifest names it
+    "manifest-opened",
+    "manifest-written",
+    "manifest-synced",
+    "committed",
+    "manifest-removed",  # that of an older checkpoint, whose payload is still there; reached after each
+    "left-over-removed",  # a temporary, or a payload that no manifest names; reached after each
+)
+
 
 class CheckpointError(Exception):
     """A checkpoint cannot be saved or loaded; the message tells the user why, and what holds now."""
 
 
-class Store:
+class RankStore:
     """The checkpoints of one rank below `directory`, of which the newest `keep` stay."""
 
     def __init__(self, directory: str, rank: int = 0, keep: int = 2) -> None:
@@ -282,7 +297,7 @@ def _check_payload(file: BinaryIO, path: str, manifest: Manifest) -> None:
     if size_bytes != manifest.size_bytes:
         raise BadCheckpointError("%s has %d bytes instead of %d" % (path, size_bytes, manifest.size_bytes))
     try:
-        checksum = sha256_of(file)
+        checksum = payload.sha256_of(file)
     except OSError as error:
         raise BadCheckpointError("%s cannot be read: %s" % (path, error.strerror)) from error
     if checksum != manifest.sha256:

@@ -7,10 +7,10 @@ trains, and when Dynamo is loaded. A compiled module is then watched at its own 
 
 from typing import Any, Optional
 
-from .agent import Agent
-from .cycle import Cycle
-from .layout import Source
-from .lookups import note_lookups
+from ..agent import Agent
+from ..page.layout import StepSource
+from .method_hooks import note_lookups
+from .step_cycle import Cycle
 
 
 class Forwards:
@@ -34,7 +34,7 @@ class Forwards:
     def end(self) -> None:
         """The script is over. The last round has no other one after it that could show its end."""
         if not self.is_over and self.cycle.is_open:
-            self.agent.count(Source.FORWARD)
+            self.agent.count(StepSource.FORWARD)
 
     def watch_compiled(self, eval_frame: Any) -> None:
         """Dynamo has been loaded: from now on only the modules that it makes are watched, at their own call."""
@@ -82,9 +82,9 @@ class Forwards:
             return
         missed, closes = self.cycle.note(_lasting(root), 0)
         for _ in range(missed):
-            self.agent.count(Source.FORWARD)
+            self.agent.count(StepSource.FORWARD)
         if closes:
-            self.agent.boundary(Source.FORWARD)
+            self.agent.boundary(StepSource.FORWARD)
         self._arm()
 
 

@@ -82,7 +82,7 @@ class Depth:
     NAMES = ("run", "gate", "drop-caches", "swap-out", "checkpoint", "leave")
 
 
-class State:
+class RankState:
     """What the claiming process does."""
 
     UNCLAIMED = 0
@@ -95,7 +95,7 @@ class State:
     NAMES = ("unclaimed", "running", "gated", "refused", "leaving", "ended")
 
 
-class Source:
+class StepSource:
     """What tells the step boundary, from the least to the most certain."""
 
     NONE = 0

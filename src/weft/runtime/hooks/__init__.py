@@ -1,0 +1,1 @@
+"""From PyTorch's hooks to step boundaries."""

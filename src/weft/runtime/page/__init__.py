@@ -1,0 +1,1 @@
+"""Shared memory between a job and its node: the control page of a task, the page of a lane."""
