@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import InputError
+from weft.core.text import did_you_mean
 from weft.core.values import STARTUP_S
-from weft.core.words import closest
 from weft.system.files import WrongKindError, read_regular
 from weft.system.units import parsed_seconds
 
@@ -97,7 +97,7 @@ def _from_file(file: Path) -> Settings:
         raise InputError(f"{file} is not TOML: {error}", f"it may say: {', '.join(KEYS)}") from error
     for key, value in table.items():
         if key not in KEYS:
-            raise InputError(f"{file}: unknown key {key}", f"{closest(key, KEYS)}keys: {', '.join(KEYS)}")
+            raise InputError(f"{file}: unknown key {key}", f"{did_you_mean(key, KEYS)}keys: {', '.join(KEYS)}")
         fits, meaning = KEYS[key]
         if not fits(value):
             raise InputError(f"{file}: {key} = {value!r} is wrong", f"{key} is {meaning}")

@@ -140,7 +140,7 @@ def test_whoever_interrupts_twice_does_not_wait_for_the_end(live: Live) -> None:
     assert process.stdout
     assert process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGINT)
-    wait_until(lambda: live.job(latest(live))["reason"] == "cancelled; its processes are being ended")
+    wait_until(lambda: live.job(latest(live))["reason"] == "cancelled; its processes are being stopped")
     process.send_signal(signal.SIGINT)
     code, _, stderr = end(process)
     assert code == 130

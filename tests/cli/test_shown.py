@@ -8,7 +8,7 @@ import pytest
 
 from weft.cli.progress import line_about
 from weft.cli.shown import clock, company, device_memory, devices, metrics, printable, rate, sharing, shortened, size
-from weft.core.words import span
+from weft.core.text import duration_text
 
 MEASURED = {"persistent_bytes": 1536, "ephemeral_bytes": 4096, "peak_bytes": 5120, "overflow_bytes": 0}
 
@@ -34,7 +34,7 @@ def test_a_time_is_written_as_squeue_does(seconds: float | None, text: str) -> N
     ],
 )
 def test_a_time_in_a_sentence_is_in_the_unit_of_which_there_are_a_few(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    assert duration_text(seconds) == text
 
 
 def test_a_reported_value_that_is_no_number_is_shown_as_such() -> None:
@@ -125,8 +125,8 @@ def test_a_guest_shows_its_progress_as_any_other() -> None:
 def test_the_line_about_a_running_job_is_its_progress_until_it_is_being_ended() -> None:
     job = {"id": "7", "state": "RUNNING", "submitted_at": "then", "reason": "", "steps": 1200, "step_rate_hz": 35.21}
     assert line_about(job) == "job 7  step 1,200  35.2 steps/s"
-    told = line_about({**job, "reason": "cancelled; its processes are being ended"})
-    assert told == "job 7  running  cancelled; its processes are being ended"
+    told = line_about({**job, "reason": "cancelled; its processes are being stopped"})
+    assert told == "job 7  running  cancelled; its processes are being stopped"
 
 
 def test_a_name_cannot_move_the_cursor() -> None:

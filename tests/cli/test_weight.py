@@ -15,7 +15,7 @@ from weft.cli.status import _lines
 from weft.control.models import JobRequest
 from weft.control.record import spec_for
 from weft.core.errors import InputError
-from weft.core.plain import plain_spec, spec_of
+from weft.core.serialization import plain_spec, spec_of
 
 SAID: dict[str, Any] = {"no_requeue": False, "no_share": False, "no_migrate": False, "hold": False}
 REQUEST: dict[str, Any] = {"gpus": 1, "tenant": "default", "class": "auto", "name": ""}

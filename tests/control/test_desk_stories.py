@@ -92,7 +92,7 @@ def test_of_an_array_with_a_limit_only_so_many_run_at_once(office: Open) -> None
     desk = office(4)
     assert desk.submit(array="1-5%2") == ["1_1", "1_2", "1_3", "1_4", "1_5"]
     assert desk.running() == {"1_1", "1_2"}
-    assert desk.reason("1_3") == "of its array, 2 may run at once"
+    assert desk.reason("1_3") == "its array runs at most 2 at once"
     desk.end("1_2")
     assert desk.running() == {"1_1", "1_3"}
     desk.end("1_1", exit_code=1)

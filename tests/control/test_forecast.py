@@ -122,7 +122,7 @@ def test_one_that_is_being_ended_is_not_waited_for_long(office: Open) -> None:
     desk.node.lingers = True
     desk.cancel("2")
     assert why(desk, "3")["estimate"]["starts_in_s"] == pytest.approx(1.0)
-    assert why(desk, "2")["text"][0] == "2 is RUNNING: cancelled; its processes are being ended"
+    assert why(desk, "2")["text"][0] == "2 is RUNNING: cancelled; its processes are being stopped"
 
 
 def test_why_names_who_is_ahead_and_the_rule_and_when(office: Open) -> None:
@@ -237,7 +237,7 @@ def test_the_reasons_of_ten_thousand_are_worked_out_for_those_in_front(
     assert len(shown) == 10_000
     assert calls["waiting_line"] == 0, "positions come from the line that the planner keeps"
     assert calls["reason"] <= viewing.EXPLAINED + 1
-    assert shown[-1]["reason"] == "waits its turn behind 9998 others"
+    assert shown[-1]["reason"] == "waits behind 9998 other jobs"
     assert [job["position"] for job in shown[:3]] == [None, 1, 2]
     desk.store.close()
 

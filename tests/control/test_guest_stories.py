@@ -168,7 +168,7 @@ def test_a_guest_whose_seat_the_next_holder_needs_leaves(office: Open) -> None:
     assert (orders[0]["needs_bytes"], orders[0]["comers"]) == (None, ["2"])
     desk.hear()
     assert desk.states() == {"1": "SUCCEEDED", "2": "RUNNING", "3": "PAUSED"}
-    assert "its seat is needed by 2, which was granted the device" in told(desk, "3")
+    assert "evicted: 2 was granted its device" in told(desk, "3")
 
 
 def test_a_guest_is_held(office: Open) -> None:
@@ -186,7 +186,7 @@ def test_a_guest_that_is_cancelled_is_stopped_and_not_paused(office: Open) -> No
     desk.node.lingers = True
     assert kinds(desk.instant(Cancel("2")).orders) == [("stop", "2", 1)]
     assert desk.wait(1.0) == []
-    assert shown(desk, "2")["reason"] == "cancelled; its processes are being ended"
+    assert shown(desk, "2")["reason"] == "cancelled; its processes are being stopped"
     desk.restart()
     assert kinds(desk.hello(devices(1)).orders) == [("stop", "2", 1), ("run", "1", 1)]
     desk.end("2", 143)

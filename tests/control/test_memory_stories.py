@@ -15,8 +15,8 @@ from weft.control.memory import NOT_MEASURED, Memory, memory_json, memory_of
 from weft.control.store import Store, scripts, upgrade
 from weft.control.views import Views, nodes_json
 from weft.control.why import in_words
-from weft.core.plain import plain_reason
 from weft.core.reasons import Code, Reason
+from weft.core.serialization import plain_reason
 from weft.home import Home
 
 SHORT = "tiresias-l:thresholds=10"

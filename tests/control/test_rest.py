@@ -304,12 +304,12 @@ def test_a_running_job_that_is_cancelled_says_so_until_its_processes_are_gone(we
     weft.tell(Report(job_id, 1, "started", {"pids": [7]}))
     assert weft.ask("POST", f"/v1/jobs/{job_id}/cancel") == (200, {"ids": [job_id]})
     job = weft.ask("GET", f"/v1/jobs/{job_id}")[1]
-    assert (job["state"], job["reason"]) == ("RUNNING", "cancelled; its processes are being ended")
+    assert (job["state"], job["reason"]) == ("RUNNING", "cancelled; its processes are being stopped")
     assert (job["devices"], job["pids"], job["finished_at"]) == (["here:0"], [7], None)
     (node,) = weft.ask("GET", "/v1/nodes")[1]["nodes"]
     assert [device["state"] for device in node["devices"]] == ["busy", "free"]
     why = weft.ask("GET", f"/v1/jobs/{job_id}/why")[1]
-    assert why["text"][0] == f"{job_id} is RUNNING: cancelled; its processes are being ended"
+    assert why["text"][0] == f"{job_id} is RUNNING: cancelled; its processes are being stopped"
     assert [(one["what"], one["reason"]) for one in why["decisions"]] == [("Start", "starts on 1 of 2 free devices")]
     assert why["estimate"]["how"] == "it is being ended"
     weft.tell(Report(job_id, 1, "ended", {"exit_code": 143}))
@@ -317,7 +317,7 @@ def test_a_running_job_that_is_cancelled_says_so_until_its_processes_are_gone(we
     assert (job["state"], job["reason"], job["exit_code"]) == ("CANCELLED", "cancelled", None)
     events = weft.ask("GET", f"/v1/jobs/{job_id}/history")[1]["events"]
     assert [event["what"] for event in events] == ["Submitted", "Start", "Reported", "Stopping", "Reported", "Ended"]
-    assert events[3]["text"] == "cancelled; its processes are being ended"
+    assert events[3]["text"] == "cancelled; its processes are being stopped"
 
 
 def test_there_is_a_page_for_people_and_one_for_programs(weft: Served) -> None:

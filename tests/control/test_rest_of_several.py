@@ -61,7 +61,7 @@ def test_an_array_is_summed_up_by_state_and_reason(weft: Served) -> None:
     assert (answer["id"], answer["name"], answer["elements"]) == (array, "sweep", 500)
     assert answer["states"] == {"PENDING": 497, "RUNNING": 2, "FAILED": 1}
     groups = {group["reason"]: group["jobs"] for group in answer["groups"] if group["state"] != "RUNNING"}
-    assert groups["of its array, 3 may run at once"] == 496
+    assert groups["its array runs at most 3 at once"] == 496
     assert groups["ended with exit code 2"] == 1
     assert sum(group["jobs"] for group in answer["groups"]) == 500
     assert answer["finished_at"] is None
@@ -71,7 +71,7 @@ def test_those_far_behind_are_one_group(weft: Served) -> None:
     array = submitted(weft, array="1-100")
     groups = weft.ask("GET", f"/v1/arrays/{array}")[1]["groups"]
     assert len(groups) < 10
-    assert max(group["jobs"] for group in groups if "turn behind others" in group["reason"]) == 78
+    assert max(group["jobs"] for group in groups if "waits behind other jobs" in group["reason"]) == 78
 
 
 def test_more_reasons_than_anybody_reads_are_counted_together(weft: Served) -> None:

@@ -154,7 +154,7 @@ def test_the_next_of_its_array_is_let_in_in_the_end(office: Open) -> None:
     desk.node.lingers = True
     desk.cancel("1_1")
     assert desk.running() == {"1_1"}
-    assert desk.reason("1_2") == "of its array, 1 may run at once"
+    assert desk.reason("1_2") == "its array runs at most 1 at once"
     desk.end("1_1", 143)
     assert desk.running() == {"1_2"}
 
@@ -193,7 +193,7 @@ def paused(office: Open) -> Office:
 def test_a_paused_one_is_not_started_again(office: Open) -> None:
     desk = paused(office)
     desk.cancel("1")
-    assert desk.reason("1") == "cancelled; its processes are being ended"
+    assert desk.reason("1") == "cancelled; its processes are being stopped"
     assert kinds(desk.end("2")) == []
     assert desk.states() == {"1": "PAUSED", "2": "SUCCEEDED"}
     assert desk.release("1") == []

@@ -26,7 +26,7 @@ from weft.control.reconciliation import Idle
 from weft.control.record import Record, State
 from weft.control.store import Batch, Fact, Store, StoreError, scripts, upgrade
 from weft.core.errors import WeftError
-from weft.core.plain import KINDS
+from weft.core.serialization import KINDS
 from weft.core.snapshot import snapshot
 from weft.home import Home
 

@@ -32,11 +32,11 @@ from weft.core.events import (
     Woken,
 )
 from weft.core.ledger import Ledger
-from weft.core.plain import KINDS, fact_of, plain, plain_spec, spec_of
 from weft.core.plan import Plan
 from weft.core.reasons import TEMPLATES, Code, Reason
 from weft.core.recording import RECORDERS
 from weft.core.scheduler import Scheduler
+from weft.core.serialization import KINDS, fact_of, plain, plain_spec, spec_of
 from weft.core.sharing import Offer, Sharing, Withdrawal
 from weft.core.snapshot import AT_FIRST, SnapshotTexts, restored, snapshot
 from weft.core.values import Cluster, JobClass, JobSpec, Node

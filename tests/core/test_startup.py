@@ -208,7 +208,7 @@ def test_who_waits_is_told_that_a_job_starts_up(make: Make) -> None:
     scheduler.handle([Stepped("long", 1)], 10.0)
     scheduler.handle([Launched("long", 1, 120.0)], 15.0)  # its attempt was lost, say, and the next one launched
     scheduler.handle([submitted("new")], 30.0)
-    assert "long starts up and keeps its devices" in str(scheduler.reason("new", 30.0))
+    assert "long is starting up and keeps its devices" in str(scheduler.reason("new", 30.0))
     assert preempted(scheduler.handle([Stepped("long", 1)], 40.0)) == ["long"]
 
 

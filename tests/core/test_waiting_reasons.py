@@ -52,7 +52,7 @@ def test_a_job_behind_the_head_of_a_strict_line_names_the_head(make: Make) -> No
     scheduler = make("fifo", 4)
     scheduler.handle([submitted("a", 3), submitted("b", 2), submitted("c")], 0.0)
     assert str(scheduler.reason("b", 0.0)) == "needs 2 devices; free: 1"
-    assert str(scheduler.reason("c", 0.0)) == "waits its turn behind b, which needs 2 devices"
+    assert str(scheduler.reason("c", 0.0)) == "waits behind b, which needs 2 devices"
 
 
 def test_a_job_for_a_type_that_is_not_there_says_so(make: Make) -> None:
@@ -67,10 +67,7 @@ def test_a_job_that_could_preempt_some_but_not_enough_says_what_it_may_take(make
     scheduler = make("srsf", 4)
     scheduler.handle([submitted("short", 2, declared_steps=5.0), submitted("long", 1, declared_steps=90.0)], 0.0)
     scheduler.handle([submitted("wide", 4, declared_steps=10.0)], 1.0)
-    assert (
-        str(scheduler.reason("wide", 1.0))
-        == "needs 4 devices; free: 1, and jobs behind it hold only 1 that it may take"
-    )
+    assert str(scheduler.reason("wide", 1.0)) == "needs 4 devices; free: 1, and jobs that it may preempt hold only 1"
 
 
 def test_a_job_kept_out_by_a_minimum_run_time_counts_only_what_is_free(make: Make) -> None:
@@ -84,4 +81,4 @@ def test_an_overdue_job_blocks_the_others_and_they_name_it(make: Make) -> None:
     scheduler = make("backfill", 4, bypass_limit_s=60.0)
     scheduler.handle([submitted("a", 3), submitted("wide", 4)], 0.0)
     scheduler.handle([submitted("small", 1)], 60.0)
-    assert str(scheduler.reason("small", 60.0)) == "waits its turn behind wide, which needs 4 devices"
+    assert str(scheduler.reason("small", 60.0)) == "waits behind wide, which needs 4 devices"

@@ -26,7 +26,7 @@ def test_a_guest_that_is_held_back_and_its_holder_are_told_once_what_they_make()
         "tell holder: beside guest: 99% of its speed alone"
     ]
     assert told(stage.measure(81.0, "guest", rate_hz=2.5, neighbours=("holder",))) == [
-        "tell guest: beside holder: 2.5 steps/s; how fast it is alone is not known"
+        "tell guest: beside holder: 2.5 steps/s; its speed alone is not known"
     ]
     assert told(stage.measure(90.0, "holder", rate_hz=9.5, neighbours=("guest",))) == []
     assert told(stage.measure(91.0, "guest", rate_hz=2.4, neighbours=("holder",))) == []
@@ -66,7 +66,7 @@ def test_a_guest_that_keeps_its_seat_under_another_holder_is_told_what_it_makes_
     assert (stage.running, set(stage.seated)) == ({"next"}, {"guest"})
     assert stage.job("guest").generation == generation
     assert told(stage.measure(120.0, "guest", rate_hz=2.5, neighbours=("next",))) == [
-        "tell guest: beside next: 2.5 steps/s; how fast it is alone is not known"
+        "tell guest: beside next: 2.5 steps/s; its speed alone is not known"
     ]
 
 
@@ -109,7 +109,7 @@ def test_who_shares_a_lane_is_told_what_it_makes_there() -> None:
     assert len(stage.seated) == 5
     beside = {name: tuple(other for other in names if other != name) for name in names}
     assert told(stage.measure(10.0, "m0", rate_hz=1.5, neighbours=beside["m0"])) == [
-        "tell m0: beside m1, m2, m3 and 2 more: 1.5 steps/s; how fast it is alone is not known"
+        "tell m0: beside m1, m2, m3 and 2 more: 1.5 steps/s; its speed alone is not known"
     ]
     assert told(stage.measure(10.0, "m1", rate_hz=1.5, neighbours=beside["m1"])) != []
     stage.tell(20.0, Finished("m5", stage.job("m5").generation))

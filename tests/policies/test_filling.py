@@ -157,7 +157,7 @@ def test_who_sits_on_a_part_and_gets_nothing_leaves() -> None:
     guest = stage.job("a")
     guest.alone, guest.alone_on = Measured("a", guest.generation, 10.0, 0.5, GB, GB), ("any", 1)
     stage.measure(80.0, "a", rate_hz=0.01, neighbours=("gang",))
-    assert "unseat a: beside gang it made 0.1% of what it makes alone" in stage.lines
+    assert "unseat a: starved: beside gang it made 0.1% of its speed alone" in stage.lines
 
 
 UNFIT: dict[str, dict[str, Any]] = {

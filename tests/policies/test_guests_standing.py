@@ -81,7 +81,7 @@ def test_a_guest_leaves_when_a_guaranteed_job_that_nobody_knows_takes_the_device
     stage.submit(stage.now + 1.0, "gold", tenant="gold", job_class=JobClass.GUARANTEED, memory_bytes=2 * GB)
     assert (stage.running, stage.seated) == ({"gold"}, {})
     assert stage.lines[-1] == (
-        f"unseat {guest}: gold, which holds its device, goes before it and is to feel nobody beside it"
+        f"unseat {guest}: evicted: gold, which holds its device, takes precedence and is not to share"
     )
     pass_time(stage, stage.now + 100.0)
     assert stage.seated
@@ -130,7 +130,7 @@ def test_gandiva_ends_a_probe_when_a_job_that_was_never_alone_takes_over_the_dev
     while "new" not in stage.running:
         look(stage, stage.now + 2.0)
     assert not stage.seated
-    assert f"unseat {guest}: new holds its device now, and nothing says that the two are good company" in stage.lines
+    assert f"unseat {guest}: not yet measured alongside new, which holds its device now" in stage.lines
 
 
 def test_gandiva_measures_anew_when_a_job_that_was_alone_takes_over_the_device() -> None:

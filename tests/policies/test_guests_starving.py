@@ -33,7 +33,7 @@ def filled(policy: str = "antman", sizes: tuple[int, ...] = (1,)) -> Stage:
 def test_a_guest_that_gets_next_to_nothing_leaves_with_a_reason(policy: str) -> None:
     stage = filled(policy)
     assert told(stage.measure(150.0, "guest", rate_hz=0.04, neighbours=("holder0",))) == [
-        "unseat guest: beside holder0 it made 1.0% of what it makes alone"
+        "unseat guest: starved: beside holder0 it made 1.0% of its speed alone"
     ]
 
 
@@ -76,7 +76,7 @@ def test_a_guest_of_which_nothing_is_heard_leaves_though_nothing_happens() -> No
     assert stage.seated
     stage.tell(seated_s + 301.0)
     assert [now for now, one in stage.log if isinstance(one, Unseat)] == [seated_s + 300.0]
-    assert stage.lines[-1] == "unseat guest: beside holder0 it made next to nothing for 5 min"
+    assert stage.lines[-1] == "unseat guest: starved: beside holder0 it made almost no progress for 5 min"
 
 
 def test_a_guest_of_long_steps_is_given_the_time_for_ten_of_them_at_the_least_rate() -> None:

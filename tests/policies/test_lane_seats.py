@@ -297,7 +297,7 @@ def test_guests_that_another_policy_held_back_leave_and_come_back_in_lanes() -> 
     assert stage.seated["guest"].is_throttled
     stage.scheduler.change_policy(POLICIES["salus"]())
     stage.tell(70.0)
-    assert stage.lines[-1] == "unseat guest: another policy seated it, by a rule that this one does not have"
+    assert stage.lines[-1] == "unseat guest: placed by another policy, under a rule that this one does not have"
     stage.tell(72.0)
     assert (stage.seated["guest"].lane, stage.seated["guest"].is_throttled) == (1, False)
 

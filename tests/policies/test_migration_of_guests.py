@@ -70,7 +70,7 @@ def test_a_guest_is_parted_only_when_that_gains_more_than_it_costs() -> None:
     stage = packed_pair(packing(80.0))
     assert told(stage.tell(160.0, VACATED)) == []
     reason = stage.scheduler.reason("a", 160.0)
-    assert str(reason) == "stays a guest where it computes: a move costs 80.0 s, more than it would gain by now"
+    assert str(reason) == "stays a guest on its present devices: a move costs 80.0 s, more than it would gain by now"
     stage.tell(300.0)
     (at_s,) = [now for now, command in stage.log if "to a device of its own" in "".join(told([command]))]
     assert at_s == pytest.approx(152.0 + 19.0 / 0.6)
@@ -92,7 +92,7 @@ def test_a_guest_that_is_not_to_be_moved_stays_where_it_sits(cost_s: float | Non
     stage.tell(160.0, VACATED)
     stage.tell(900.0)
     assert set(stage.seated) == {"a"}
-    assert str(stage.scheduler.reason("a", 900.0)) == "stays a guest where it computes: it is not to be moved"
+    assert str(stage.scheduler.reason("a", 900.0)) == "stays a guest on its present devices: it is not to be moved"
 
 
 def test_it_gets_the_devices_where_it_sits_when_they_become_free() -> None:

@@ -61,7 +61,7 @@ def test_a_gang_that_could_be_held_is_waited_for(name: str) -> None:
     stage = with_a_gang_that_waits(name)
     stage.submit(2.0 * BOUND_S + 1.0, "small")
     assert stage.running == {"first"}
-    assert why(stage, "small") == "waits its turn behind wide, which needs 8 devices"
+    assert why(stage, "small") == "waits behind wide, which needs 8 devices"
 
 
 @pytest.mark.parametrize("name", WAITING)
@@ -104,4 +104,4 @@ def test_behind_one_that_never_fits_another_that_does_is_waited_for(name: str) -
     stage.tell(4.0 * BOUND_S + 1.0, NodeJoined(Node("n2", 2)))
     stage.submit(4.0 * BOUND_S + 2.0, "small")
     assert stage.running == {"first"}
-    assert why(stage, "small") == "waits its turn behind next, which needs 4 devices"
+    assert why(stage, "small") == "waits behind next, which needs 4 devices"

@@ -15,12 +15,18 @@ import pytest
 from property_helpers import Log, run_watched
 
 from weft.core.commands import Command, Preempt, Seat, Start, Stop, Tell, Unseat, WakeAt
+from weft.core.reasons import Code, Reason
 from weft.core.values import Cluster, JobSpec, nodes_of
 from weft.policies.registry import POLICIES
 from weft.sim.trace import TraceJob
 from weft.sim.world import World
 
 RECORDED = Path(__file__).with_name("recorded")
+RECORDED_TEXTS = {
+    Code.NEW_HOLDER: "{0} holds its device now, and nothing says that the two are good company",
+    Code.BESIDE_ONLY: "beside {0}: {1:.3g} steps/s; how fast it is alone is not known",
+}
+"""Reasons whose text was changed later: decisions were recorded with these, and are still compared with them."""
 
 CLUSTER = Cluster(nodes_of([(2, 4, "V100"), (1, 4, "K80")]))
 WORLD = World("recorded", counts_only=False, preemption_s=30.0, speed={"V100": 1.0, "K80": 0.25})
@@ -85,21 +91,27 @@ def jobs(rows: Rows = ROWS) -> list[TraceJob]:
     ]
 
 
-def words(command: Command) -> str:
+def recorded_text(reason: Reason) -> str:
+    if reason.code in RECORDED_TEXTS:
+        return RECORDED_TEXTS[reason.code].format(*reason.details)
+    return str(reason)
+
+
+def line_of(command: Command) -> str:
     match command:
         case Start():
             where = " ".join(f"n{node}:{mask:04b}" for node, mask in command.allocation)
-            return f"start {command.job_id}/{command.generation} on {where}: {command.reason}"
+            return f"start {command.job_id}/{command.generation} on {where}: {recorded_text(command.reason)}"
         case Preempt():
-            return f"preempt {command.job_id}/{command.generation}: {command.reason}"
+            return f"preempt {command.job_id}/{command.generation}: {recorded_text(command.reason)}"
         case Seat(seating=seating):
             where = " ".join(f"n{node}:{mask:04b}" for node, mask in seating.allocation)
             how = f"lane {seating.lane}" if seating.lane else "held back" if seating.is_throttled else "packed"
-            return f"seat {command.job_id}/{command.generation} on {where} {how}: {command.reason}"
+            return f"seat {command.job_id}/{command.generation} on {where} {how}: {recorded_text(command.reason)}"
         case Unseat():
-            return f"unseat {command.job_id}/{command.generation}: {command.reason}"
+            return f"unseat {command.job_id}/{command.generation}: {recorded_text(command.reason)}"
         case Tell():
-            return f"tell {command.job_id}: {command.reason}"
+            return f"tell {command.job_id}: {recorded_text(command.reason)}"
         case Stop():
             return f"stop {command.job_id}/{command.generation}"
         case WakeAt():
@@ -107,7 +119,7 @@ def words(command: Command) -> str:
 
 
 def text_of(log: Log) -> str:
-    return "".join(f"{now:.3f} {words(command)}\n" for now, commands in log for command in commands)
+    return "".join(f"{now:.3f} {line_of(command)}\n" for now, commands in log for command in commands)
 
 
 def decisions(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from weft.cli.shown import from_step, printable
-from weft.core.words import counted
+from weft.core.text import count_of
 
 MOST_NAMED = 8
 Lost = Mapping[str, Any]
@@ -36,7 +36,7 @@ def lines_about(lost: Iterable[Lost]) -> Iterator[str]:
 
 
 def _were_lost(jobs: list[Lost]) -> str:
-    return f"{counted(len(jobs), 'job')} {'was' if len(jobs) == 1 else 'were'} lost"
+    return f"{count_of(len(jobs), 'job')} {'was' if len(jobs) == 1 else 'were'} lost"
 
 
 def _named(jobs: list[Lost], *, with_steps: bool = False) -> str:

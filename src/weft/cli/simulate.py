@@ -147,13 +147,13 @@ def _past(traces: tuple[str, ...], first: int | None) -> Lived:
 
 
 def _compare(past: Lived, results: Results) -> None:
-    from weft.core.words import span
+    from weft.core.text import duration_text
     from weft.sim.results.summary import summarise
 
-    past_s = span(past.mean_wait_s(results[0].jobs.ids))
+    past_s = duration_text(past.mean_wait_s(results[0].jobs.ids))
     for each in results:
         wait_s = summarise(each).mean_queue_s
-        click.echo(f"mean wait: {past_s} as it was → {span(wait_s)} under {each.policy}", err=True)
+        click.echo(f"mean wait: {past_s} as it was → {duration_text(wait_s)} under {each.policy}", err=True)
 
 
 def _default_cluster(traces: tuple[str, ...]) -> str:

@@ -23,7 +23,7 @@ from weft.cli.shown import (
     sharing,
     size,
 )
-from weft.core.words import counted
+from weft.core.text import count_of
 
 
 @click.command(short_help="Show jobs in full, or an array in short.")
@@ -60,7 +60,7 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         why = f": {lost['message']}" if lost["message"] else ""
         yield "lost", f"attempt {lost['attempt']}, noticed {local_time(lost['at'])}{why}; {restart(job)}"
     elif job.get("losses"):
-        yield "lost", f"{counted(job['losses'], 'time')}; weft history {job['id']}"
+        yield "lost", f"{count_of(job['losses'], 'time')}; weft history {job['id']}"
     yield "position", count(job.get("position"))
     yield "tenant", f"{job['tenant']}, class {job['class']}"
     yield "command", shlex.join(job["command"])
@@ -85,9 +85,9 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", device_memory(job)
     yield "on host", size(job["host_bytes"]) if job.get("host_bytes") else ""
     if job.get("preemptions"):
-        yield "preempted", f"{counted(job['preemptions'], 'time')}; weft why {job['id']}"
+        yield "preempted", f"{count_of(job['preemptions'], 'time')}; weft why {job['id']}"
     if job.get("unseats"):
-        yield "unseated", f"{counted(job['unseats'], 'time')}; weft history {job['id']}"
+        yield "unseated", f"{count_of(job['unseats'], 'time')}; weft history {job['id']}"
     refused = [name for name in ("share", "migrate") if job.get(name) is False]
     yield "may not", " or ".join(refused)
     yield "weight", f"{job['weight']:g}" if job.get("weight", 1.0) != 1.0 else ""

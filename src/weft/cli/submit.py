@@ -8,7 +8,7 @@ import click
 
 from weft.cli.asking import asked, job_options
 from weft.cli.ids import complete_awaited
-from weft.core.words import counted
+from weft.core.text import count_of
 
 
 @click.command(
@@ -46,6 +46,6 @@ def submit(command: tuple[str, ...], parsable: bool, **said: Any) -> None:
         click.echo(answer["id"])
     elif "array" in request:
         first, last = answer["ids"][0], answer["ids"][-1]
-        click.echo(f"submitted job {answer['id']}: {counted(len(answer['ids']), 'element')}, {first} to {last}")
+        click.echo(f"submitted job {answer['id']}: {count_of(len(answer['ids']), 'element')}, {first} to {last}")
     else:
         click.echo(f"submitted job {answer['id']}")

@@ -8,7 +8,7 @@ from types import TracebackType
 
 import click
 
-from weft.core.words import counted
+from weft.core.text import count_of
 from weft.sim.request import Misfit, ProgressListener
 from weft.sim.trace import Trace
 
@@ -30,12 +30,14 @@ class Told(ProgressListener):
             else:
                 click.echo(f"note: {len(ids):,} jobs are skipped ({named}): each {why}", err=True)
         if misfits:
-            click.echo(f"note: every policy gets the other {jobs - len(misfits):,} of {counted(jobs, 'job')}", err=True)
+            click.echo(
+                f"note: every policy gets the other {jobs - len(misfits):,} of {count_of(jobs, 'job')}", err=True
+            )
 
     def begins(self, trace: Trace, policies: Sequence[str]) -> None:
         if trace.left_out:
             reasons = ", ".join(f"{reason}: {count:,}" for reason, count in trace.left_out.items())
-            click.echo(f"note: {counted(sum(trace.left_out.values()), 'row')} left out ({reasons})", err=True)
+            click.echo(f"note: {count_of(sum(trace.left_out.values()), 'row')} left out ({reasons})", err=True)
         if trace.ignored_columns:
             click.echo(f"note: columns ignored: {', '.join(trace.ignored_columns)}", err=True)
 

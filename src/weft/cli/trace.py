@@ -115,13 +115,13 @@ def generate(like: str, jobs: int, load: float, devices: int, tenants: int, seed
 def _show(found: Overview, console: Console) -> None:
     from rich.text import Text
 
-    from weft.core.words import counted
+    from weft.core.text import count_of
     from weft.sim.results.report.rows import duration
 
     busy = found.busy_devices
     load = "all jobs arrive at once" if busy is None else f"{busy:,.1f} devices busy on the average"
     rate = found.arrivals_per_hour
-    console.print(Text(f"{found.trace}: {counted(found.jobs, 'job')} over {duration(found.span_s)}"))
+    console.print(Text(f"{found.trace}: {count_of(found.jobs, 'job')} over {duration(found.span_s)}"))
     console.print(Text(f"Offered load: {load}"))
     console.print(
         Text(f"Arrivals: {rate['mean']:,.1f} an hour on the average, {rate['peak']:,.0f} at most"), end="\n\n"

@@ -10,7 +10,7 @@ import click
 
 from weft.cli.ids import job_ids_argument
 from weft.cli.shown import in_states, show_json
-from weft.core.words import span
+from weft.core.text import duration_text
 
 if TYPE_CHECKING:
     from weft.client import Client
@@ -83,7 +83,7 @@ def _waited(client: Client, ids: list[str], is_any: bool, timeout_s: float | Non
 def _told(answer: Mapping[str, Any], is_any: bool, timeout_s: float) -> str:
     first = answer["first"]
     if not answer["is_over"]:
-        return f"weft: not over within {span(timeout_s)}: {in_states(answer['states'])}"
+        return f"weft: not over within {duration_text(timeout_s)}: {in_states(answer['states'])}"
     if is_any or answer["jobs"] == 1:
         return f"weft: job {first['id']} {in_states({first['state']: 1}, counts=False)}"
     failed = f"; without success: {', '.join(answer['unsuccessful'][:10])}" if answer["unsuccessful"] else ""

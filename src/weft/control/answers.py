@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from weft.core.words import WAITED
+from weft.core.text import WAITING_TIME
 
 JobState = Literal["PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"]
 
@@ -76,7 +76,7 @@ class Job(BaseModel):
     metrics: dict[str, float | None]
     eta_s: float | None
     run_s: float
-    wait_s: float = Field(description=WAITED)
+    wait_s: float = Field(description=WAITING_TIME)
     preemptions: int
     unseats: int = Field(description="how often it had to leave a seat on devices of others")
     losses: int = Field(description="how many of its attempts were lost")

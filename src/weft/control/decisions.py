@@ -12,8 +12,8 @@ from weft.control.record import Record
 from weft.control.store import NOTED
 from weft.core.commands import Allocation, Command, Preempt, Seat, Seating, Start, Stop, Tell, Unseat, WakeAt
 from weft.core.events import Launched
-from weft.core.plain import KIND_OF, plain, plain_reason
 from weft.core.reasons import Code
+from weft.core.serialization import KIND_OF, plain, plain_reason
 
 if TYPE_CHECKING:
     from weft.control.desk import Desk

@@ -39,9 +39,9 @@ from weft.control.store import Fact
 from weft.core.errors import WeftError
 from weft.core.events import Event, Released, Submitted, Woken
 from weft.core.job import Job
-from weft.core.plain import KIND_OF, plain
 from weft.core.reasons import Code
 from weft.core.scheduler import Scheduler
+from weft.core.serialization import KIND_OF, plain
 from weft.core.values import EPSILON_S
 
 TIMED_OUT = "ran past its limit of {0:g} s"

@@ -14,8 +14,8 @@ from weft.control.roster import Roster
 from weft.control.store import Store
 from weft.core.commands import Preempt, Seat, Start, Unseat
 from weft.core.ledger import Ledger
-from weft.core.plain import KINDS, fact_of
 from weft.core.scheduler import Scheduler
+from weft.core.serialization import KINDS, fact_of
 from weft.core.snapshot import restored
 from weft.core.values import Cluster
 from weft.core.view import Decider

@@ -8,9 +8,9 @@ from typing import Any
 
 from weft.control.record import Loss
 from weft.control.views import Json, iso
-from weft.core.plain import reason_of
 from weft.core.reasons import Code, Reason
-from weft.core.words import span
+from weft.core.serialization import reason_of
+from weft.core.text import duration_text
 
 DECIDED = ("Start", "Preempt", "Seat", "Unseat", "Noted")
 """What a policy says of a job, each time with a reason. What is only noted changes nothing."""
@@ -68,7 +68,7 @@ def _preemption_in_words(one: Json) -> str:
         at = f"paused at step {one['step']} (depth {one['depth']}) {waited}"
         text += f"; {f'{STOPPED} {waited}' if one.get('how') == 'stopped' else at}"
         text += f", holding {one['held_bytes'] / 2**20:.0f} MiB" if one.get("held_bytes") else ""
-    return text + (f", went on after {span(one['paused_s'])}" if one["paused_s"] is not None else "")
+    return text + (f", went on after {duration_text(one['paused_s'])}" if one["paused_s"] is not None else "")
 
 
 def events(rows: Sequence[Mapping[str, Any]]) -> list[Json]:

@@ -15,8 +15,8 @@ from weft.control.record import State
 from weft.control.store import Store
 from weft.control.views import Json, nodes_json
 from weft.core.reasons import Code
+from weft.core.text import WAITING_TIME
 from weft.core.value import value
-from weft.core.words import WAITED
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 MEMORY = {
@@ -123,7 +123,7 @@ class _Now:
         buckets = [(f"{bound:g}", float(sum(wait <= bound for wait in waits))) for bound in BUCKETS_S]
         yield HistogramMetricFamily(
             "weft_wait_seconds",
-            f"Of each of the last 10,000 jobs that started and ended, {WAITED}",
+            f"Of each of the last 10,000 jobs that started and ended, {WAITING_TIME}",
             buckets=[*buckets, ("+Inf", float(len(waits)))],
             sum_value=sum(waits),
         )

@@ -8,7 +8,7 @@ from typing import Any
 from weft.control.floor import Floor
 from weft.control.record import IN_WORDS, State
 from weft.core.errors import InputError
-from weft.core.words import counted
+from weft.core.text import count_of
 
 
 class NotFoundError(InputError):
@@ -48,7 +48,7 @@ def check_fits(request: Mapping[str, Any], floor: Floor, quotas: Mapping[str, in
     if request["class"] == "guaranteed" and gpus > quotas.get(request["tenant"], 0 if quotas else gpus):
         quota = quotas.get(request["tenant"], 0)
         raise InputError(
-            f"a guaranteed job of {counted(gpus, 'device')}, but tenant {request['tenant']} has a quota of {quota}",
+            f"a guaranteed job of {count_of(gpus, 'device')}, but tenant {request['tenant']} has a quota of {quota}",
             "--class opportunistic uses what is left; quotas are in weft.toml",
         )
     if not floor.devices:
@@ -59,7 +59,7 @@ def check_fits(request: Mapping[str, Any], floor: Floor, quotas: Mapping[str, in
         there = ", ".join(_types(floor))
         raise InputError(f"there are no devices of type {' or '.join(wanted or ())} here", f"there are: {there}")
     if gpus > most:
-        raise InputError(f"it asks for {counted(gpus, 'device')}, and there are only {most}", "weft nodes lists them")
+        raise InputError(f"it asks for {count_of(gpus, 'device')}, and there are only {most}", "weft nodes lists them")
     _check_bounds(request, floor)
     memory_bytes = request.get("gpu_mem_bytes") or 0
     if memory_bytes > gpus // request["ntasks"] * floor.largest_memory_bytes():

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.control.checksums import is_intact
 from weft.control.record import COLUMNS, record_of
-from weft.core.plain import KINDS, fact_of
+from weft.core.serialization import KINDS, fact_of
 from weft.core.snapshot import restored
 
 KEYS: Mapping[str, tuple[str, ...]] = {

@@ -16,8 +16,8 @@ from weft.core.bounds import cpus_left
 from weft.core.job import Job
 from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
+from weft.core.text import duration_text
 from weft.core.value import value
-from weft.core.words import span
 from weft.home import Home
 
 Json = dict[str, Any]
@@ -207,7 +207,7 @@ class Views:
             return "no node is there yet"
         job = desk.job(job_id)
         if job.is_starting(self._now) and self._now < job.startup_kept_until_s:
-            return str(Reason(Code.STARTING_UP, (span(job.startup_kept_until_s - self._now),)))
+            return str(Reason(Code.STARTING_UP, (duration_text(job.startup_kept_until_s - self._now),)))
         position = self._positions.of(desk.job(job_id)) or 0
         if position > EXPLAINED:
             return str(Reason(Code.IN_LINE, (position - 1,)))

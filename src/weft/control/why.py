@@ -15,8 +15,8 @@ from weft.control.views import Json, Views, loss_json
 from weft.control.wishes import OWNERS
 from weft.core.job import Job
 from weft.core.snapshot import snapshot
+from weft.core.text import duration_text
 from weft.core.view import Decider
-from weft.core.words import span
 
 HOW = "if jobs take as long as the last of their name, or as the mean of those that ended"
 MOST_AHEAD = 10
@@ -111,7 +111,7 @@ def in_words(answer: Json) -> list[str]:
         more = answer["ahead_count"] - len(answer["ahead"])
         lines.append(f"ahead of it: {first}{f' and {more} more' if more else ''}")
     if state in (State.PENDING, State.PAUSED) or answer.get("guest"):
-        holders = [f"{job['id']} ({job['name']}, {span(job['attained_s'])})" for job in answer["held_by"]]
+        holders = [f"{job['id']} ({job['name']}, {duration_text(job['attained_s'])})" for job in answer["held_by"]]
         if holders:
             lines.append(f"devices are held, with so much device-time so far, by: {', '.join(holders)}")
         lines.append(f"the rule: {answer['rule']}")
@@ -131,7 +131,7 @@ def _estimate_in_words(estimate: Json, verb: str) -> str:
     starts_in_s, how = estimate["starts_in_s"], estimate["how"]
     if starts_in_s is None:
         return f"when it {verb} cannot be said: {how}"
-    return f"it {verb} {'at once' if starts_in_s < 1 else f'in about {span(starts_in_s)}'}, {how}"
+    return f"it {verb} {'at once' if starts_in_s < 1 else f'in about {duration_text(starts_in_s)}'}, {how}"
 
 
 def _forecast(desk: Desk, store: Store, job_id: str, now: float, policy: Callable[[], Decider]) -> Forecast | Json:

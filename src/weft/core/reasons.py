@@ -1,4 +1,4 @@
-"""Why a job starts, stops or waits: kept as a code and its numbers, put into words on demand."""
+"""Why a job starts, stops or waits: stored as a code and its numbers, rendered as text on demand."""
 
 from __future__ import annotations
 
@@ -77,15 +77,15 @@ TEMPLATES = {
     Code.FITS_AFTER_PREEMPTING: "starts on {0} devices after preempting {1} of the jobs behind it",
     Code.PREEMPTED_FOR: "preempted: {0} comes before it and needs its devices",
     Code.PAUSED: "paused by its owner",
-    Code.STARTING_UP: "starting up: no step yet; not preempted for {0} at most",
-    Code.AFTER_STARTUP: "needs {0} devices; free: {1}; {2} starts up and keeps its devices until its first step",
+    Code.STARTING_UP: "starting up, no step yet: protected from preemption for {0} at most",
+    Code.AFTER_STARTUP: "needs {0} devices; free: {1}; {2} is starting up and keeps its devices until its first step",
     Code.HELD: "held by its owner",
     Code.COMES_AFTER: "starts once {0} has succeeded",
     Code.DEPENDS: "starts once {0}",
     Code.BEGINS_AT: "begins at {0:.2f} s",
-    Code.ARRAY_LIMIT: "of its array, {0} may run at once",
+    Code.ARRAY_LIMIT: "its array runs at most {0} at once",
     Code.BACKING_OFF: "attempt {0} {1}; the next begins {2} s after it",
-    Code.ENDING: "{0}; its processes are being ended",
+    Code.ENDING: "{0}; its processes are being stopped",
     Code.NEEDS_DEVICES: "needs {0} devices; free: {1}",
     Code.NEEDS_BLOCK: "needs {0} devices on {2}; the largest free block is {1}",
     Code.NEEDS_TYPE: "needs {0} devices of type {1}; the cluster has {2}",
@@ -93,25 +93,25 @@ TEMPLATES = {
     Code.NEEDS_IDS: "needs the devices {0}; in use: {1}",
     Code.NO_CPUS: "needs {0} CPU cores; a node has at most {1}",
     Code.NO_IDS: "needs the devices {0}, and no node has all of them",
-    Code.OUTRANKED: "needs {0} devices; free: {1}, and jobs behind it hold only {2} that it may take",
-    Code.BEHIND_HEAD: "waits its turn behind {0}, which needs {1} devices",
+    Code.OUTRANKED: "needs {0} devices; free: {1}, and jobs that it may preempt hold only {2}",
+    Code.BEHIND_HEAD: "waits behind {0}, which needs {1} devices",
     Code.TENANT_LIMIT: "needs {2} devices; tenant {0} may hold {1} at once",
-    Code.BETTER_LATER: "would end sooner by waiting its turn for {0}",
+    Code.BETTER_LATER: "would finish sooner by waiting for {0}",
     Code.NEXT_DECISION: "fits; starts with the next decision",
     Code.TAKES_TURNS: "waits for its turn on devices of {0}; other jobs there: {1}",
-    Code.IN_LINE: "waits its turn behind {0} others",
-    Code.SEAT_BLOCKED: "its seat is on a device that somebody else uses",
-    Code.NO_SHARING: "the policy lets nobody share devices",
-    Code.SEAT_TAKEN: "its seat is needed by {0}, which was granted the device",
-    Code.CPUS_TAKEN: "the CPU cores it uses are needed by {0}, which was granted devices",
-    Code.SEAT_OUTGROWN: "{0} was found to need more memory than its device has beside the others",
-    Code.NOT_A_PEER: "{0}, which holds its device, goes before it and is to feel nobody beside it",
-    Code.NEW_HOLDER: "{0} holds its device now, and nothing says that the two are good company",
-    Code.SEATED_OTHERWISE: "another policy seated it, by a rule that this one does not have",
-    Code.STARVED: "beside {0} it made {1:.1%} of what it makes alone",
-    Code.STARVED_UNSEEN: "beside {0} it made next to nothing for {1}",
+    Code.IN_LINE: "waits behind {0} other jobs",
+    Code.SEAT_BLOCKED: "evicted: its device is in use outside weft",
+    Code.NO_SHARING: "the policy does not share devices",
+    Code.SEAT_TAKEN: "evicted: {0} was granted its device",
+    Code.CPUS_TAKEN: "evicted: {0} was granted devices and needs its CPU cores",
+    Code.SEAT_OUTGROWN: "evicted: {0} needs more memory than its device has left beside the others",
+    Code.NOT_A_PEER: "evicted: {0}, which holds its device, takes precedence and is not to share",
+    Code.NEW_HOLDER: "not yet measured alongside {0}, which holds its device now",
+    Code.SEATED_OTHERWISE: "placed by another policy, under a rule that this one does not have",
+    Code.STARVED: "starved: beside {0} it made {1:.1%} of its speed alone",
+    Code.STARVED_UNSEEN: "starved: beside {0} it made almost no progress for {1}",
     Code.FIRST_SEAT: "new, and its declared memory fits: starts beside {0}",
-    Code.FIRST_SEAT_OVER: "has had its first share of device-time beside others; waits its turn",
+    Code.FIRST_SEAT_OVER: "used its first share of device-time beside others; waits in the queue",
     Code.PACKED: "packed with {0}, to be measured",
     Code.PACKED_KEPT: "packed with {0}: {1:+.0%}, kept",
     Code.PACKED_KEPT_WITHIN: "packed with {0}: {1:+.0%} ± {2:.0%}, kept",
@@ -126,16 +126,18 @@ TEMPLATES = {
     Code.OPENED_LANE: "opens lane {0} beside {1}",
     Code.OPPORTUNISTIC: "uses what {0} leaves idle",
     Code.BESIDE: "beside {0}: {1:.0%} of its speed alone",
-    Code.BESIDE_ONLY: "beside {0}: {1:.3g} steps/s; how fast it is alone is not known",
+    Code.BESIDE_ONLY: "beside {0}: {1:.3g} steps/s; its speed alone is not known",
     Code.MIGRATED: "migrated: {0}",
     Code.MIGRATION_GAINED: "migrated: {0:+.0%} measured",
-    Code.STAYS: "stays a guest where it computes: {0}",
+    Code.STAYS: "stays a guest on its present devices: {0}",
     Code.RESERVED: "waits for {0} more of {1} devices; reserved for it so far: {2}",
     Code.KEPT_FOR: "fits, but the devices are reserved for the gang of {0}",
     Code.NEEDS_QUOTA: "needs {0} devices within the quota of tenant {1}; in use of its {2}: {3}{4}",
     Code.CONVERTED: "converted to opportunistic after {0} of waiting for quota",
     Code.UPGRADED: "upgraded to guaranteed: quota is free",
 }
+
+PLURALS = ("devices", "CPU cores", "other jobs")
 
 
 @value
@@ -146,9 +148,7 @@ class Reason:
     details: tuple[int | float | str, ...] = ()
 
     def __str__(self) -> str:
-        return (
-            TEMPLATES[self.code]
-            .format(*self.details)
-            .replace(" 1 devices", " 1 device")
-            .replace(" 1 CPU cores", " 1 CPU core")
-        )
+        text = TEMPLATES[self.code].format(*self.details)
+        for plural in PLURALS:
+            text = text.replace(f" 1 {plural}", f" 1 {plural[:-1]}")
+        return text

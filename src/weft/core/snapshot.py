@@ -10,7 +10,7 @@ from typing import Any
 from weft.core.events import Measured
 from weft.core.job import Job
 from weft.core.ledger import Ledger
-from weft.core.plain import (
+from weft.core.serialization import (
     allocation_of,
     fact_of,
     finite,

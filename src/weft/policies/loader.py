@@ -14,8 +14,8 @@ from types import MappingProxyType, ModuleType, NoneType, UnionType
 from typing import Any, NamedTuple, Protocol, Union, get_args, get_origin
 
 from weft.core.errors import InputError
+from weft.core.text import did_you_mean
 from weft.core.view import Decider
-from weft.core.words import closest
 from weft.policies.base import KeyedOrder, Order
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
@@ -88,7 +88,7 @@ def _from_text(text: str) -> NamedPolicy:
 def registered(name: str) -> Callable[..., Policy]:
     if name not in POLICIES:
         known = f"the policies: {', '.join(POLICIES)}; your own: path/to/file.py:Name"
-        raise InputError(f'unknown policy "{name}"', f"{closest(name, POLICIES)}{known}")
+        raise InputError(f'unknown policy "{name}"', f"{did_you_mean(name, POLICIES)}{known}")
     return POLICIES[name]
 
 
@@ -145,7 +145,7 @@ def read_parameters(
     for name in texts:
         if name not in parameters:
             known = f"its parameters: {', '.join(parameters)}" if parameters else "it has none"
-            hint = f"{closest(name, list(parameters))}{known}"
+            hint = f"{did_you_mean(name, list(parameters))}{known}"
             raise InputError(f"{policy} has no parameter {name}", hint)
     return {name: _read(texts.get(name), each, policy) for name, each in parameters.items()}
 
@@ -228,7 +228,7 @@ class InFile:
         module = _module(self.path)
         if not hasattr(module, self.name):
             own = [name for name, thing in vars(module).items() if _is_own(thing, module)]
-            hint = f"{closest(self.name, own)}it defines {', '.join(own) or 'nothing'}"
+            hint = f"{did_you_mean(self.name, own)}it defines {', '.join(own) or 'nothing'}"
             raise InputError(f'{self.path} has no "{self.name}"', hint)
         return getattr(module, self.name)
 

@@ -15,9 +15,9 @@ from weft.core.errors import WeftError
 from weft.core.events import Event, Finished, Launched, Measured, NodeJoined, NodeLost, Stepped, Submitted, Woken
 from weft.core.scheduler import Scheduler
 from weft.core.sharing import Device, devices_of
+from weft.core.text import count_of
 from weft.core.values import EPSILON_S, STARTUP_S, Cluster
 from weft.core.view import Decider
-from weft.core.words import counted
 from weft.sim.colocation import Occupant, rates_on
 from weft.sim.results.run_result import JobTable, Timeline
 from weft.sim.simulated_job import Living
@@ -385,7 +385,7 @@ class Simulation:
             job_id = next(iter(self._living))
             now = self._times_s[-1]
             raise WeftError(
-                f"the policy leaves {counted(len(self._living), 'job')} waiting for ever, {job_id} among them: "
+                f"the policy leaves {count_of(len(self._living), 'job')} waiting for ever, {job_id} among them: "
                 f"{self.scheduler.reason(job_id, now)}",
                 "a policy must start every job at some time, or ask to be woken",
             )

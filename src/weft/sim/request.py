@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import Any
 
 from weft.core.errors import InputError
+from weft.core.text import count_of, did_you_mean
 from weft.core.values import Cluster, JobClass, JobSpec, Node, nodes_of
-from weft.core.words import closest, counted
 from weft.policies.loader import NamedPolicy
 from weft.sim.trace import Trace
 from weft.sim.world import World
@@ -75,7 +75,7 @@ class Request:
                 there = sorted(self.trace.tenants)
                 few = ", ".join(there[:SHOWN]) + (", …" if len(there) > SHOWN else "")
                 raise InputError(
-                    f"{tenant} has a quota, and no job in this trace", f"{closest(tenant, there)}tenants: {few}"
+                    f"{tenant} has a quota, and no job in this trace", f"{did_you_mean(tenant, there)}tenants: {few}"
                 )
 
     def _beyond_quota(self) -> Iterator[Misfit]:
@@ -131,7 +131,7 @@ class Request:
             hint = f"name the types of the cluster, e.g. --cluster 4x4:{wanted[0]}, or use --world ideal"
             return Misfit(spec.id, spec.gang_size, why, hint, i)
         of_one_type = " of a type it may use" if len(shaped.device_types) > 1 else ""
-        why = f"is a gang of {spec.gang_size}, and the cluster has only {counted(largest, 'device')}{of_one_type}"
+        why = f"is a gang of {spec.gang_size}, and the cluster has only {count_of(largest, 'device')}{of_one_type}"
         largest_gang = self.trace.largest_gang
         hint = f"the largest gang of this trace is {largest_gang}: e.g. --cluster 1x{largest_gang}"
         return Misfit(spec.id, spec.gang_size, why, hint, i)

@@ -10,10 +10,10 @@ from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note
+from weft.core.text import duration_text
 from weft.core.transitions import State
 from weft.core.values import EPSILON_S, JobClass
 from weft.core.view import View
-from weft.core.words import span
 from weft.policies.base import Key, KeyedOrder
 
 GUARANTEED, OPPORTUNISTIC = JobClass.GUARANTEED, JobClass.OPPORTUNISTIC
@@ -210,7 +210,7 @@ class Classed(KeyedOrder):
             return None
         quota, used = self.quotas.devices.get(job.tenant, 0), self.quotas.used(job.tenant)
         is_auto = job.spec.job_class is JobClass.AUTO
-        otherwise = f"; opportunistic after {span(self._patience_s(job))} of waiting" if is_auto else ""
+        otherwise = f"; opportunistic after {duration_text(self._patience_s(job))} of waiting" if is_auto else ""
         return Reason(Code.NEEDS_QUOTA, (job.gang_size, job.tenant, quota, used, otherwise))
 
     def is_owed(self, job: Job) -> bool:
@@ -237,7 +237,7 @@ class Classed(KeyedOrder):
             if job.wait_s(now) + EPSILON_S >= patience_s:
                 self._converted.add(job.id)
                 if patience_s:
-                    self._notes.append(Note(job.id, Reason(Code.CONVERTED, (span(patience_s),))))
+                    self._notes.append(Note(job.id, Reason(Code.CONVERTED, (duration_text(patience_s),))))
 
     def learn(self, view: View) -> bool:
         self._notes = []

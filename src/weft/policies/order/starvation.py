@@ -11,10 +11,10 @@ from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Reason
 from weft.core.sharing import Note
+from weft.core.text import duration_text
 from weft.core.transitions import State
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.core.words import span
 from weft.policies.base import Key, KeyedOrder
 
 
@@ -35,7 +35,7 @@ class Bounded(KeyedOrder):
 
     def __post_init__(self) -> None:
         checked_limit_s(self.limit_s)
-        self.rule = f"{self.inner.rule}; but who has waited {span(self.limit_s)} goes before all others"
+        self.rule = f"{self.inner.rule}; but who has waited {duration_text(self.limit_s)} goes before all others"
         self.preempts = self.inner.preempts
         self.drifts = self.inner.drifts
         self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first

@@ -13,9 +13,9 @@ from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import FILLED, LEAST_SPEED, Note, Offer, Withdrawal
+from weft.core.text import duration_text
 from weft.core.value import value
 from weft.core.view import View
-from weft.core.words import span
 from weft.policies.share.candidates import Candidate, holder_of_seat, utilisation_of
 from weft.policies.share.retry_times import BackOffs
 
@@ -134,7 +134,7 @@ class Starving:
             if holder is None:  # who comes next has not kept it from anything yet
                 heappush(self._unheard, (view.now + self.patience_s, view.now, job_id, generation))
             else:
-                yield guest, holder, Reason(Code.STARVED_UNSEEN, (holder.id, span(view.now - since_s)))
+                yield guest, holder, Reason(Code.STARVED_UNSEEN, (holder.id, duration_text(view.now - since_s)))
 
     # ---- when to look again
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from weft.core.errors import InputError
-from weft.core.words import closest, counted
+from weft.core.text import count_of, did_you_mean
 from weft.sim.generate.distributions import LIKES, Band, Like
 from weft.sim.trace.columns import Floats, Ints
 
@@ -36,10 +36,12 @@ class Wishes:
 
     def check(self) -> None:
         if self.like not in LIKES:
-            raise InputError(f'unknown cluster "{self.like}"', f"{closest(self.like, LIKES)}known: {', '.join(LIKES)}")
+            raise InputError(
+                f'unknown cluster "{self.like}"', f"{did_you_mean(self.like, LIKES)}known: {', '.join(LIKES)}"
+            )
         if self.jobs < 2:
             raise InputError(
-                f"a load needs a first and a last arrival, not {counted(self.jobs, 'job')}", "ask for 2 or more"
+                f"a load needs a first and a last arrival, not {count_of(self.jobs, 'job')}", "ask for 2 or more"
             )
         if not 0 < self.load < np.inf:
             raise InputError(f"a load of {self.load:g} cannot be offered", "0.9 means 90 % of the devices")

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from weft.core.errors import InputError
+from weft.core.text import count_of
 from weft.core.values import JobClass, JobSpec
-from weft.core.words import counted
 from weft.sim.trace.columns import Coded, CodedBuilder, Floats, Ids, Ints, Lookup, WrittenIds, packed
 
 
@@ -97,7 +97,7 @@ class Trace:
             yield from map(TraceJob, self._source.specs(rows), arrival_s, self._source.duration_s[rows].tolist())
 
     def __repr__(self) -> str:
-        return f"<Trace {self.name}: {counted(len(self), 'job')}>"
+        return f"<Trace {self.name}: {count_of(len(self), 'job')}>"
 
     @property
     def ids(self) -> Sequence[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import InputError
-from weft.core.words import closest
+from weft.core.text import did_you_mean
 from weft.sim.colocation import Fitted, plain, read_table
 from weft.sim.world.model import Habits, World
 from weft.system.units import parsed_bytes
@@ -48,7 +48,7 @@ def load_world(name: str) -> World:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        hint = f"{closest(name, PACKAGED)}--world takes {', '.join(PACKAGED)} or a TOML file"
+        hint = f"{did_you_mean(name, PACKAGED)}--world takes {', '.join(PACKAGED)} or a TOML file"
         raise InputError(f'there is no world "{name}", and no such file', hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the world file {name} cannot be read: {error}", "give a TOML file") from error
@@ -145,7 +145,7 @@ def _is_part(given: Any) -> bool:
 def _refusal(key: str, given: Any, source: str) -> InputError:
     if key in KEYS:
         return InputError(f"{source}: {key} = {given!r} is wrong", f"{key} is {KEYS[key]}")
-    return InputError(f"{source}: unknown key {key}", f"{closest(key, KEYS)}keys: {', '.join(KEYS)}")
+    return InputError(f"{source}: unknown key {key}", f"{did_you_mean(key, KEYS)}keys: {', '.join(KEYS)}")
 
 
 # ---- Single values of a world file: what each may be.

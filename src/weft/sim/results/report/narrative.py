@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from weft.core.words import counted
+from weft.core.text import count_of
 from weft.sim.results.report.rows import classes_count, duration, job_counts, listed, present_classes, said_of_classes
 from weft.sim.results.summary import Summary
 
@@ -65,7 +65,7 @@ def _times(ratio: float) -> str:
 
 
 def _about(summary: Summary) -> str:
-    preempted = counted(summary.preemptions, "preemption") if summary.preemptions else "no preemptions"
+    preempted = count_of(summary.preemptions, "preemption") if summary.preemptions else "no preemptions"
     return (
         f"a job took {duration(summary.mean_jct_s)} on average, {duration(summary.mean_queue_s)} of it without "
         f"devices, and 5 % of the jobs took longer than {duration(summary.p95_jct_s)}. The last job ended after "

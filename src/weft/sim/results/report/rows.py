@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.core.words import counted
+from weft.core.text import count_of
 from weft.policies.loader import NOTHING
 from weft.sim.results.run_result import Run
 from weft.sim.results.summary import BIN_NAMES, CLASS_NAMES, SHORT_S, SMALL_GANG_SIZE, ClassSummary, Summary
@@ -99,7 +99,7 @@ def listed(words: Sequence[str]) -> str:
 def job_counts(counts: Sequence[int]) -> str:
     """`12 jobs`, or `11 or 12 jobs` where runs differ."""
     *others, last = sorted(set(counts))
-    return f"{''.join(f'{count:,} or ' for count in others)}{counted(last, 'job')}"
+    return f"{''.join(f'{count:,} or ' for count in others)}{count_of(last, 'job')}"
 
 
 def _short(value: float) -> str:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NoReturn
 
 from weft.core.errors import InputError
-from weft.core.words import counted, nearest
+from weft.core.text import closest_name, count_of
 from weft.sim.trace.columns import RowBatch
 from weft.sim.trace.schema import Cells
 from weft.sim.trace.trace_file import TraceFile
@@ -56,7 +56,7 @@ class Sheet:
     def lacking(self, first_line: str) -> dict[str, str]:
         """The columns that a header lacks, each with the one that it nearly is, if any."""
         names = self._names(next(csv.reader([first_line])))
-        return {column: nearest(column, names, NEAR) for column in self.requires if not _is_among(column, names)}
+        return {column: closest_name(column, names, NEAR) for column in self.requires if not _is_among(column, names)}
 
     def _ignored(self, place: str, names: Sequence[str], header: Sequence[str]) -> list[str]:
         """The columns that mean nothing here, unless one is a slip of the pen."""
@@ -64,7 +64,7 @@ class Sheet:
         absent |= {name for name, meant in self.synonyms.items() if meant in absent}
         ignored = [(name, cell.strip()) for name, cell in zip(names, header, strict=True) if not self._has_use(name)]
         for name, cell in ignored:
-            if near := nearest(name, sorted(absent), NEAR):
+            if near := closest_name(name, sorted(absent), NEAR):
                 raise InputError(f"{place}: unknown column {cell}", f"did you mean {near}? if not, rename it")
         return [cell for _, cell in ignored if cell]
 
@@ -117,4 +117,4 @@ def _rows(file: TraceFile) -> Iterator[NumberedRow]:
 def _refuse_width(file: TraceFile, rows: Iterable[NumberedRow], width: int) -> NoReturn:
     line, row = next((line, row) for line, row in rows if len(row) != width)
     hint = "Each line has one field a column; a field with a comma in it stands in quotes."
-    raise InputError(f"{file.name}, line {line}: {counted(len(row), 'field')}, but the header has {width}", hint)
+    raise InputError(f"{file.name}, line {line}: {count_of(len(row), 'field')}, but the header has {width}", hint)

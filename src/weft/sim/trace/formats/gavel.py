@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from weft.core.errors import InputError
-from weft.core.words import counted
+from weft.core.text import count_of
 from weft.sim.trace.columns import RowBatch
 from weft.sim.trace.formats.csv_table import BATCH_ROWS, NumberedRow
 from weft.sim.trace.schema import COUNT, Cells, number_or_nan
@@ -52,7 +52,7 @@ def _rows(file: TraceFile) -> Iterator[NumberedRow]:
         cells = _cells_of(line)
         if len(cells) != len(FIELDS):
             message = (
-                f"{file.name}, line {number}: {counted(len(cells), 'field')}, but a job of Gavel has {len(FIELDS)}"
+                f"{file.name}, line {number}: {count_of(len(cells), 'field')}, but a job of Gavel has {len(FIELDS)}"
             )
             raise InputError(message, f"Separated by tabs: {', '.join(FIELDS)}.")
         yield number, cells

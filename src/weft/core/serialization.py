@@ -1,4 +1,4 @@
-"""Events, decisions and descriptions as plain values and back: what a log can hold."""
+"""Events, decisions and job descriptions to and from JSON values: what the log stores."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ KINDS: Mapping[str, type] = {
     "Seat": Seat,
     "Unseat": Unseat,
 }
-"""What a log is made of, by the kind of its rows. Kinds are on disk: a class may be renamed, a kind never is."""
+"""The class of each kind of row in the log. Kinds are on disk: a class may be renamed, a kind never is."""
 KIND_OF: Mapping[type, str] = {made: kind for kind, made in KINDS.items()}
 
 
@@ -73,7 +73,7 @@ def fact_of(kind: str, fields: Plain) -> Event | Decided:
 
 
 def plain_spec(spec: JobSpec) -> Plain:
-    """A description; what is as by default is left out."""
+    """A job description; fields that have their defaults are left out."""
     changed: Plain = {"id": spec.id}
     for name, default in DEFAULTS.items():
         value = getattr(spec, name)
@@ -103,13 +103,13 @@ def plain_reason(reason: Reason) -> list[Any]:
     return [reason.code, *reason.details]
 
 
-def reason_of(words: list[Any]) -> Reason:
-    code, *details = words
+def reason_of(fields: list[Any]) -> Reason:
+    code, *details = fields
     return Reason(Code(code), tuple(details))
 
 
 def plain_node(node: Node) -> list[Any]:
-    """What was added to nodes later is left out where it is not known."""
+    """Fields that were added to nodes later are left out where they are unknown."""
     known = [node.name, node.device_count, node.device_type, node.memory_bytes]
     later = [node.cpu_count, node.host, list(node.device_ids)]
     return [*known, *later] if any(later) else known
