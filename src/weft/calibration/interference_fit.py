@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 LARGEST_CONTENTION, LEAST_UTILISATION = 5.0, 0.05
 LEAST_WEIGHT, LARGEST_WEIGHT = 0.05, 20.0
 TIES = 1e-3
-"""So little does a weight that nothing was measured about want to be 1."""
+"""The pull towards 1 of a weight that no measurement determines."""
 
 
 @value
@@ -41,7 +41,7 @@ def fit_pairs(
     starts: int = 6,
     seed: int = 0,
 ) -> Fit:
-    """From the relative rates of jobs beside each other; a job may stand beside one like itself.
+    """From the relative rates of jobs beside each other; a job may run beside one like itself.
 
     Utilisations that were measured are taken as they are, else they are found too. A few starting points, because there
     are several valleys; a loss that large errors do not rule, because some measured pairs are beyond any model. Only

@@ -18,7 +18,7 @@ from weft.node.devices import Device
 from weft.node.pausing import PauseRefusedError
 
 SETTLE_S = 0.1
-"""After a change of who computes, before it is measured."""
+"""After a change of the computing jobs, before they are measured."""
 STEPS_TO_COMPARE, STEPS_AFTER_A_PAUSE = 10, 3
 
 
@@ -71,23 +71,23 @@ class MachineMeasurements:
         return statistics.median(each.noise for each in self.alone.values())
 
 
-def measure(devices: Sequence[Device], care: Effort, tell: Callable[[str], None]) -> MachineMeasurements:
+def measure(devices: Sequence[Device], care: Effort, report: Callable[[str], None]) -> MachineMeasurements:
     """All of it, on the first of the devices; a migration goes to the second."""
     first, *others = devices
-    tell(f"starting {len(care.models) * (1 + care.with_twins)} jobs on {first.name}")
+    report(f"starting {len(care.models) * (1 + care.with_twins)} jobs on {first.name}")
     with _jobs(care, first.cores) as (jobs, twins):
         pieces: dict[str, list[Piece]] = {model: [] for model in care.models}
         pairs = {}
         for a, b in [*combinations(jobs.values(), 2), *((jobs[model], twin) for model, twin in twins.items())]:
-            tell(f"{a.model} beside {b.model}")
+            report(f"{a.model} beside {b.model}")
             pairs[a.model, b.model] = _pair(a, b, care, pieces)
         alone = {model: _alone(jobs[model], seen) for model, seen in pieces.items()}
-        tell("pausing and resuming")
+        report("pausing and resuming")
         job = jobs[care.models[-1]]
         job.resume()
         gate_s = _pausing_s(job, "gate", care.pauses)
         swap_s = _swapping_s(job, care.pauses)
-        tell("saving, ending, and starting again from the checkpoint")
+        report("saving, ending, and starting again from the checkpoint")
         relaunch_s = _relaunch_s(job, first.cores)
         migration_s = _relaunch_s(job, others[0].cores) if others and care.with_migration else None
     fit = fit_pairs(pairs, {model: each.utilisation for model, each in alone.items()})
@@ -132,7 +132,7 @@ def _pair(a: TrainingJob, b: TrainingJob, care: Effort, alone: dict[str, list[Pi
 
 
 def _piece(jobs: Sequence[TrainingJob], care: Effort) -> list[Piece]:
-    """From the end of a step to the end of another, while these jobs run and nobody else."""
+    """From the end of a step to the end of another, while exactly these jobs run."""
     for job in jobs:
         job.resume()
     time.sleep(SETTLE_S)
@@ -169,7 +169,7 @@ def _noise(rates: Sequence[float]) -> float:
 
 
 def _pausing_s(job: TrainingJob, depth: str, pauses: int) -> float:
-    """What a pause and a resume at once cost: the job itself says how long it stood."""
+    """What a pause and a resume at once cost: the job itself reports how long it was paused."""
     stood_s = []
     for _ in range(pauses):
         before_s = job.seen.paused_s

@@ -73,7 +73,7 @@ class TrainingJob:
         return self._task
 
     def _check(self, deadline_s: float, what: str) -> None:
-        """Raise if it has ended by itself, or does not come along."""
+        """Raise if it has ended by itself or makes no progress."""
         if self._process.poll() is not None:
             said = self._errors.read_text(errors="replace").strip().splitlines()
             raise WeftError(
@@ -81,7 +81,7 @@ class TrainingJob:
                 "is torch here, and memory?",
             )
         if time.monotonic() > deadline_s:
-            raise WeftError(f"the job {self.model} does not come along: {what}", "is this machine very busy?")
+            raise WeftError(f"the job {self.model} makes no progress: {what}", "is this machine very busy?")
 
     def reach(self, step: int) -> tuple[float, int]:
         """When it had made this step, or more; which one that was."""
@@ -111,9 +111,9 @@ class TrainingJob:
         return self.task.status().ranks[0]
 
     def wanted_s(self) -> float:
-        """For how long its threads have run or wanted to: who waits for a core does so because another has it."""
-        told = [file.read_text().split() for file in Path(f"/proc/{self.seen.pid}/task").glob("*/schedstat")]
-        return sum(int(run_ns) + int(waited_ns) for run_ns, waited_ns, _ in told) / 1e9
+        """How long its threads have run or waited for a core, which another thread then had."""
+        schedstats = [file.read_text().split() for file in Path(f"/proc/{self.seen.pid}/task").glob("*/schedstat")]
+        return sum(int(run_ns) + int(waited_ns) for run_ns, waited_ns, _ in schedstats) / 1e9
 
     def leave(self) -> int:
         """Checkpoint and end; after which step."""
@@ -128,7 +128,7 @@ class TrainingJob:
         return pause.step
 
     def return_to(self, cores: Sequence[int]) -> None:
-        """Go on from the checkpoint, on these cores and on no others."""
+        """Resume from the checkpoint, on exactly these cores."""
         self.cores = tuple(cores)
         self._start(self.cores)
 

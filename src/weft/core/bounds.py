@@ -1,4 +1,4 @@
-"""What bounds some jobs besides free devices: CPU cores of a host, and devices that are named."""
+"""Constraints of some jobs besides free devices: CPU cores of a host, and devices named by id."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def cpus_on(spec: JobSpec, devices: int) -> int:
 
 
 def cpu_counts(nodes: Sequence[Node], is_present: Sequence[bool]) -> dict[str, int]:
-    """The CPU cores of each host of which that is known."""
+    """The CPU cores of each host where the number is known."""
     there = [node for node, here in zip(nodes, is_present, strict=True) if here]
     return {host_of(node): node.cpu_count for node in there if node.cpu_count is not None}
 
 
 def cpus_left(ledger: Ledger, *, with_guests: bool = True, leaving: Container[str] = ()) -> dict[str, int]:
-    """The CPU cores of each host that nobody has declared to need: by holders and guests that stay."""
+    """The CPU cores of each host that no holder or staying guest has declared."""
     left = cpu_counts(ledger.nodes, ledger.is_present)
     for job in ledger.running.values():
         _use(left, ledger.nodes, job, job.allocation)
@@ -40,7 +40,7 @@ def cpus_left(ledger: Ledger, *, with_guests: bool = True, leaving: Container[st
 
 
 def nodes_short_of_cpus(ledger: Ledger, allocation: Allocation) -> frozenset[int]:
-    """All nodes of those hosts of an allocation whose CPU cores are needed by more than they are enough for."""
+    """All nodes of those hosts of an allocation whose CPU cores are oversubscribed."""
     left = cpus_left(ledger)
     short = {host for node, _ in allocation if left.get(host := host_of(ledger.nodes[node]), 0) < 0}
     return frozenset(at for at, node in enumerate(ledger.nodes) if ledger.is_present[at] and host_of(node) in short)

@@ -11,17 +11,17 @@ Allocation = tuple[tuple[int, int], ...]
 
 @value
 class Start:
-    """Let the job run on these devices, as soon as whoever was told to leave them has left."""
+    """Let the job run on these devices, as soon as the jobs that must leave them have left."""
 
     job_id: str
     generation: int
     allocation: Allocation
     reason: Reason
     lane: int = 0
-    """The lane of its devices that it is in; 0 for none."""
+    """The lane it is in on its devices; 0 for none."""
     base: int = 0
     weight: int = 1
-    """Whose turn it is in the lane: whose base + weight × time used is the least."""
+    """The next turn of the lane goes to the member with the least base + weight × time used."""
 
 
 @value
@@ -35,23 +35,23 @@ class Preempt:
 
 @value
 class Seating:
-    """How a guest sits: where, and under which rule beside the others there."""
+    """Where a guest is seated, and how it shares the devices."""
 
     allocation: Allocation
     lane: int = 0
-    """The lane of its devices whose members it takes turns with; 0 for none: it computes beside all others."""
+    """The lane in which it takes turns; 0 for none: it computes at the same time as the others."""
     is_throttled: bool = False
-    """Whether the node holds it back so far that the holder runs as if alone."""
+    """Whether the node throttles it so that the holder runs as if alone."""
     base: int = 0
     weight: int = 1
-    """Whose turn it is in the lane: whose base + weight × time used is the least."""
+    """The next turn of the lane goes to the member with the least base + weight × time used."""
     speed: float = 1.0
-    """What part of its rate alone it is expected to have, or has as measured; its service is charged by that."""
+    """Its rate relative to running alone, measured or expected; its service is charged by that."""
 
 
 @value
 class Seat:
-    """Let the job compute on these devices, which it does not hold, beside whoever does."""
+    """Let the job compute on these devices, which it does not hold, beside the job that does."""
 
     job_id: str
     generation: int
@@ -61,7 +61,7 @@ class Seat:
 
 @value
 class Unseat:
-    """Pause the guest at its next step boundary: its seat is wanted, or was no good."""
+    """Pause the guest at its next step boundary: its seat is needed, or did not pay."""
 
     job_id: str
     generation: int
@@ -70,7 +70,7 @@ class Unseat:
 
 @value
 class Tell:
-    """Nothing is to be done: what was learnt of the job, to be kept for whoever asks."""
+    """No action: what was learnt about the job, recorded for `weft why`."""
 
     job_id: str
     reason: Reason
@@ -86,7 +86,7 @@ class Stop:
 
 @value
 class WakeAt:
-    """Send `Woken` at this time; replaces every earlier wish. Infinity means: no wish."""
+    """Send `Woken` at this time; replaces every earlier request. Infinity means none."""
 
     time_s: float
 

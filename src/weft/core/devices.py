@@ -1,4 +1,4 @@
-"""The nodes that are there and which of their devices are free. Only the ledger writes here."""
+"""The present nodes and their free devices. Only the ledger writes here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.core.values import Node
 
 
 class Devices:
-    """By node, in parallel lists: quick to copy for whoever makes a plan. A node that is gone keeps its index."""
+    """By node, in parallel lists: quick to copy for a planner. A node that has left keeps its index."""
 
     __slots__ = ("blocked_masks", "device_count", "device_types", "free_counts", "free_masks", "is_present", "nodes")
 
@@ -20,12 +20,12 @@ class Devices:
         self.free_masks: list[int] = []
         self.free_counts: list[int] = []
         self.blocked_masks: list[int] = []
-        """Those that are somebody else's for now."""
+        """Devices in use outside weft for now."""
         self.device_count = 0
         self.device_types: tuple[str, ...] = ()
 
     def index_of(self, name: str) -> int | None:
-        """Of the node of this name that is there."""
+        """The index of the present node of this name."""
         for at, node in enumerate(self.nodes):
             if node.name == name and self.is_present[at]:
                 return at
@@ -52,11 +52,11 @@ class Devices:
         self._count()
 
     def blockable(self, at: int, mask: int) -> int:
-        """Those of a mask that nobody holds."""
+        """The devices of a mask that no job holds."""
         return (self.free_masks[at] | self.blocked_masks[at]) & mask
 
     def block(self, at: int, mask: int) -> None:
-        """These, which nobody holds, and no others."""
+        """Block exactly these devices, which no job holds."""
         self.free_masks[at] = (self.free_masks[at] | self.blocked_masks[at]) & ~mask
         self.free_counts[at] = self.free_masks[at].bit_count()
         self.blocked_masks[at] = mask
@@ -69,14 +69,14 @@ class Devices:
     # ---- devices
 
     def pick(self, placement: Placement, last: Allocation) -> Allocation:
-        """Take so many of each node: those it had last if it can have them, otherwise the lowest free ones."""
+        """Take that many on each node: the job's last devices if they are free, otherwise the lowest free ones."""
         if len(placement) == 1:
             node, count = placement[0]
             return ((node, self._pick_of(node, count, last)),)
         return tuple([(node, self._pick_of(node, count, last)) for node, count in placement])
 
     def _pick_of(self, node: int, count: int, last: Allocation) -> int:
-        """Where it was last it may still be in memory."""
+        """Prefer the last devices: the job may still be in their memory."""
         free = rest = self.free_masks[node]
         had = dict(last).get(node, 0) if last else 0
         if had and had & free == had and had.bit_count() == count:
@@ -95,7 +95,7 @@ class Devices:
         return allocation
 
     def lacking(self, allocation: Allocation) -> Node | None:
-        """The first node that has not all of these devices free."""
+        """The first node on which some of these devices are not free."""
         return next((self.nodes[node] for node, mask in allocation if self.free_masks[node] & mask != mask), None)
 
     def take(self, allocation: Allocation) -> None:

@@ -1,7 +1,7 @@
-"""The errors of the core, and whose fault each one is; other layers derive their own from these.
+"""The errors of the core by their cause; other layers derive their own from these.
 
 WeftError                  carries a hint: what the reader can do now
-├── InputError             the person's: a trace, a flag, a file, a job that can never run
+├── InputError             the user's: a trace, a flag, a file, a job that can never run
 ├── PlanRejectedError      the policy's: its plan breaks a rule of the ledger
 └── IllegalEventError      the driver's: an event that makes no sense in the job's state
 """

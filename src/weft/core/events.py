@@ -1,7 +1,7 @@
 """What happened, in the past tense. Drivers make events; only the ledger records them.
 
-A lease is what a job holds from one Start to the next; its generation counts from 1. A word of an older one is late and
-is dropped.
+A lease is what a job holds from one Start to the next; its generation counts from 1. A report of an
+older lease is late and is dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Submitted:
 
 @value
 class Finished:
-    """The job came to a good end."""
+    """The job succeeded."""
 
     job_id: str
     generation: int
@@ -26,7 +26,7 @@ class Finished:
 
 @value
 class Failed:
-    """The job came to a bad end."""
+    """The job failed."""
 
     job_id: str
     generation: int
@@ -72,13 +72,13 @@ class Measured:
     """The part of the time in which it kept its devices busy."""
     persistent_bytes: int | None
     ephemeral_bytes: int | None
-    """What it has of a device's memory; None where nobody can see that."""
+    """What it has of a device's memory; None where it cannot be measured."""
     neighbours: tuple[str, ...] = ()
-    """Who computed on its devices meanwhile; empty if it was alone there."""
+    """The jobs that computed on its devices meanwhile; empty if it was alone."""
     steps: int = 0
-    """How many were counted for that; 0 if nobody says."""
+    """How many were counted for that; 0 if unknown."""
     alone_hz: float | None = None
-    """Its rate with nobody beside it, measured in the same window as `rate_hz`; None if there was no such comparison,
+    """Its rate alone, measured in the same window as `rate_hz`; None if there was no such comparison,
     or none that it came through."""
     error: float | None = None
     """Half the width of the interval around `rate_hz` over `alone_hz`, at 95 % confidence; None if the two were not
@@ -89,7 +89,7 @@ class Measured:
 
 @value
 class Grown:
-    """A job needs more of a device's memory than was known; of its rate nothing new is."""
+    """A job needs more device memory than was known; its rate is unchanged."""
 
     job_id: str
     generation: int
@@ -107,7 +107,7 @@ class Lost:
 
 @value
 class Cancelled:
-    """Its owner wants it no more. One that comes when the job is over already is too late and is dropped."""
+    """Its owner cancelled it. Dropped if the job is over already."""
 
     job_id: str
 
@@ -132,21 +132,21 @@ class Released:
 
 @value
 class NodeJoined:
-    """A node is there: a new one, or one that was lost and has come back."""
+    """A node joined: a new one, or one that was lost and is back."""
 
     node: Node
 
 
 @value
 class NodeLost:
-    """The node is gone, and with it every lease on one of its devices."""
+    """The node is lost, and with it every lease on its devices."""
 
     node_name: str
 
 
 @value
 class DevicesBlocked:
-    """These devices of the node are somebody else's for now, and no others: a bit mask. Those in use are left."""
+    """Exactly these devices of the node, a bit mask, are in use outside weft. Those that jobs use are omitted."""
 
     node_name: str
     mask: int
@@ -154,7 +154,7 @@ class DevicesBlocked:
 
 @value
 class Woken:
-    """The time has come at which the policy had asked to look again."""
+    """The time at which the policy asked to be woken has come."""
 
 
 Event = (

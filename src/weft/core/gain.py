@@ -24,7 +24,7 @@ MOST_EACH, MOST_MEAN = 1.25, 1.05
 """No job is a quarter faster beside others than alone, and not all of them by a twentieth on average: cores that sleep
 less beside others account for 5 %."""
 LEAST_OF_TURNS = 0.5
-"""A job that makes less than this part of what it would in turns is not kept there, whatever the others claim. In
+"""A job that makes less than this part of what it would in turns is not kept there, whatever the others report. In
 simulated worlds a light job beside a heavy one comes down to two thirds of what it has in turns."""
 UNKNOWN = 1.0
 """Half of the interval of a ratio of which too few rounds were measured."""

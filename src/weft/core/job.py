@@ -1,4 +1,4 @@
-"""A live job: its description and what has become of it. The ledger writes it; everybody else reads.
+"""A live job: its description and its state. Only the ledger writes it.
 
 A job that holds devices is running. One that waits may be a guest meanwhile: it has a seat, and computes, on devices
 that it does not hold.
@@ -63,7 +63,7 @@ class Job:
         self.gang_size = spec.gang_size
         self.tenant = spec.tenant
         self.arrival_s = now
-        self.tie = (now, serial)  # who came first; the jobs of a tenant with priorities exchange theirs
+        self.tie = (now, serial)  # order of arrival; the jobs of a tenant with priorities exchange theirs
         self.is_reordered = False
         self.state = PENDING
         self.is_running = False
@@ -73,10 +73,10 @@ class Job:
         self.allocation = NOTHING
         self.last_allocation = NOTHING
         self.seating: Seating | None = None
-        self.lane = 0  # of the devices it holds: whose members it takes turns with; 0 for none
+        self.lane = 0  # in which it takes turns on the devices it holds; 0 for none
         self.speed = 0.0  # what part of its devices' time it has: all if it holds them, some as a guest, else none
         self.measured: Measured | None = None
-        self.alone: Measured | None = None  # as last measured with nobody beside it
+        self.alone: Measured | None = None  # as last measured alone on its devices
         self.alone_on = ("", 0)  # the device type, and over how many nodes it was spread then: elsewhere it is another
         self.holds: tuple[Reason, ...] = ()
         self.since_s = now
@@ -98,7 +98,7 @@ class Job:
         )
 
     def enter(self, state: State) -> None:
-        """Enter a state. The two that everybody asks for are kept as plain truth values, which is quicker."""
+        """Enter a state. The two most asked for are kept as plain booleans, which is quicker."""
         self.state = state
         self.is_running = state is RUNNING
         self.is_waiting = state is PENDING
@@ -112,17 +112,17 @@ class Job:
 
     @property
     def held_for(self) -> set[Code]:
-        """Why it is not to start yet; empty if nobody holds it."""
+        """Why it is not to start yet; empty if it is not held."""
         return {hold.code for hold in self.holds}
 
     @property
     def is_computing(self) -> bool:
-        """Whether it holds devices or sits on some as a guest."""
+        """Whether it holds devices or is a guest on some."""
         return self.is_running or self.seating is not None
 
     @property
     def seated_nodes(self) -> frozenset[int]:
-        """The nodes on which it sits as a guest."""
+        """The nodes on which it is a guest."""
         return frozenset(node for node, _ in (self.seating.allocation if self.seating else ()))
 
     @property
@@ -157,7 +157,7 @@ class Job:
         return self.settled_run_s + self.speed * self.served_elapsed_s(now)
 
     def held_s(self, now: float) -> float:
-        """The same with its start-ups: what people see, and what a time limit counts."""
+        """The same with its start-ups: what users see and what a time limit counts."""
         started_s = self.settled_startup_s + self.speed * (min(now, self.served_from_s) - self.since_s)
         return self.run_s(now) + started_s
 

@@ -1,6 +1,6 @@
-"""Who holds what, and who sits where as a guest.
+"""Which job holds which devices, and which guests use them too.
 
-With `recording`, which writes down what happened, the only writer of jobs, free devices, seats and attained service.
+With `recording`, which applies events, the only writer of jobs, free devices, seats and attained service.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from weft.core.values import Cluster, JobSpec, Node
 
 
 class Change(StrEnum):
-    """What a policy's indexes must hear of. What its own plan did, it knows."""
+    """Changes that a policy's indexes follow, other than those its own plan made."""
 
     QUEUED = "queued"
     LEFT = "left"
@@ -57,17 +57,17 @@ class Ledger:
         self.seats = Seats()
         self.tenants = Tenants()
         self.version = 0
-        """Rises when nodes come or go: whoever remembers anything must start anew."""
+        """Rises when nodes join or leave: indexes built before are void."""
         self.changes: list[tuple[Change, Job]] = []
         self.submitted = 0
         self.exceptions = 0
         """Live jobs that are bound or have a priority: while there are any, planners look at every job."""
         self.prioritised: dict[str, int] = {}
-        """How many live jobs with a priority each tenant has that has any."""
+        """The number of live jobs with a priority, for tenants that have any."""
         self.unordered: set[str] = set()
-        """Tenants with priorities whose jobs have not exchanged their ties since the last of them came."""
+        """Tenants with priorities whose jobs have not exchanged their ties since the last submission."""
         self.begins: list[tuple[float, str]] = []
-        """When jobs begin that do not start before, the first of them first: a heap. Some may be over."""
+        """Begin times of jobs that have one, as a heap. Some of these jobs may be over."""
         self.stops: list[Stop | Unseat | Preempt] = []
         for node in cluster.nodes:
             self.join(node)
@@ -81,8 +81,8 @@ class Ledger:
         return len(self.jobs) - len(self.running) - self.jobs_held
 
     def take_stops(self) -> list[Stop | Unseat | Preempt]:
-        """Jobs that were computing when they were cancelled or paused by their owner, and guests that had to leave:
-        each handed out once.
+        """Commands for jobs that were cancelled or paused by their owner while computing, and for evicted guests: each
+        returned once.
         """
         stops, self.stops = self.stops, []
         return stops
@@ -98,12 +98,12 @@ class Ledger:
         else:
             allocation = self.devices.pick(grant.placement, last)
         stays = job.seating is not None and allocation == job.seating.allocation
-        turns = job.seating if job.seating and stays else grant  # to leave its lane it would have to stand still
+        turns = job.seating if job.seating and stays else grant  # to leave its lane it would have to pause
         given = Start(job.id, job.generation + 1, allocation, grant.reason, turns.lane, turns.base, turns.weight)
         return self._give(job, given, now)
 
     def seat(self, offer: Offer, now: float) -> Seat:
-        """Let a waiting job sit; the check has been made."""
+        """Seat a waiting job as a guest; the check has been made."""
         return self._seat(self.jobs[offer.job_id], offer.seating, offer.reason, now)
 
     def unseat(self, withdrawal: Withdrawal, now: float) -> Unseat:
@@ -175,7 +175,7 @@ class Ledger:
         return Seat(job.id, job.generation, seating, reason)
 
     def vacate(self, job: Job, now: float) -> None:
-        """It sits no more, and waits as before."""
+        """End its seat: the job waits again."""
         assert job.seating is not None
         self.settle(job, now)
         self.seats.leave(job)
@@ -187,9 +187,9 @@ class Ledger:
         self.changes.append((Change.PROGRESSED, job))
 
     def pace(self, job: Job, speed: float, now: float) -> None:
-        """A guest has another part of its devices' time than was thought: from now on that is what it is charged.
+        """Correct the share of its devices' time that a guest is charged for, from now on.
 
-        Since when it sits is as before, so what it has had by now is kept in the settled figures.
+        Its seat began when it did before, so what it has had so far is kept in the settled figures.
         """
         assert job.seating is not None
         slower, elapsed_s = job.speed - speed, job.served_elapsed_s(now)
@@ -209,14 +209,14 @@ class Ledger:
         self.stops.append(Preempt(job.id, job.generation, reason))
 
     def make_way(self, job: Job, code: Code, now: float) -> None:
-        """Where it computes all must fit together still: the guest that came last leaves first, a holder never."""
+        """Evict guests until the rest fit on its devices: the newest guest first, a holder never."""
         held = holders(self) if job.seating else dict.fromkeys(devices_of(job.allocation), job)
         for device in devices_of(job.seating.allocation if job.seating else job.allocation):
             while device in self.seats.guests and not fits(self, device, members_on(self, device, held)):
                 self.dismiss(self.seats.guests[device][-1], Reason(code, (job.id,)), now)
 
     def _make_way_on_cores(self, job: Job, now: float) -> None:
-        """CPU cores that guests use are not kept from a holder: the guest that came last leaves first."""
+        """Evict guests from CPU cores that a holder needs: the newest guest first."""
         while short := nodes_short_of_cpus(self, job.allocation):
             using = [guest for guest in self.seats.seated.values() if guest.spec.cpus and short & guest.seated_nodes]
             if not using:
@@ -237,7 +237,7 @@ class Ledger:
         self.tenants.excuse(job, now)
 
     def settle(self, job: Job, now: float) -> None:
-        """Charge the time since the last change to whatever the job was doing."""
+        """Charge the time since the last change to the job's service or waiting."""
         if job.speed:
             served_s = job.served_elapsed_s(now)
             job.settled_run_s += job.speed * served_s
@@ -319,7 +319,7 @@ class Ledger:
     def reorder(self) -> None:
         """Jobs of a tenant that have never run exchange their ties, so that they have them by priority.
 
-        The tenant has the same ties as before: whoever goes by arrival lets no tenant pass another, then or later.
+        The tenant has the same ties as before: an order by arrival lets no tenant pass another, then or later.
         """
         tenants, self.unordered = self.unordered, set()
         own: dict[str, list[Job]] = {tenant: [] for tenant in tenants}

@@ -1,4 +1,4 @@
-"""Device memory: what lasts of a job, what comes and goes with each step, and whether jobs fit beside each other."""
+"""Device memory: the persistent and the ephemeral part of a job, and whether jobs fit beside each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Memory:
 def needed_bytes(members: Iterable[tuple[Memory, int]]) -> int:
     """Salus's safety condition in its paper form, Σ P + Σ over lanes of max T, of jobs and their lanes on one device.
 
-    Members of a lane take turns, so that one T is alive at a time; a job in lane 0 takes turns with nobody.
+    Members of a lane take turns, so that one T is alive at a time; a job in lane 0 takes no turns.
     """
     total_bytes, lanes = 0, dict[int, int]()
     for memory, lane in members:

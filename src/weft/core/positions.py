@@ -1,4 +1,4 @@
-"""Where waiting jobs stand in the queue: what a listing asks for many jobs at once."""
+"""Positions of waiting jobs in the queue, for listings that ask for many at once."""
 
 from __future__ import annotations
 

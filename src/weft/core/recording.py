@@ -1,4 +1,4 @@
-"""How each kind of event is written down: the half of the ledger that hears what happened.
+"""How each kind of event changes the ledger: its half that records what happened.
 
 An event that does not fit the job's state raises and changes nothing.
 """
@@ -61,7 +61,7 @@ def _submitted(ledger: Ledger, event: Submitted, now: float) -> None:
 
 
 def begin_due(ledger: Ledger, now: float) -> None:
-    """The time has come for some of those that were not to start before it."""
+    """Release the jobs whose begin time has come."""
     while ledger.begins and ledger.begins[0][0] <= now + EPSILON_S:
         begin_s, job_id = heappop(ledger.begins)
         job = ledger.jobs.get(job_id)
@@ -72,7 +72,7 @@ def begin_due(ledger: Ledger, now: float) -> None:
 def _ended(ledger: Ledger, event: Finished | Failed, now: float) -> None:
     job = ledger.jobs.get(event.job_id)
     if job is None or job.generation != event.generation:
-        return  # a late word of a lease that is over
+        return  # a late report of a lease that is over
     if job.generation == 0:
         raise IllegalEventError(f"{type(event).__name__} names a lease that was never given: {job!r}")
     ledger.leave(job, event, now)
@@ -90,7 +90,7 @@ def _cancelled(ledger: Ledger, event: Cancelled, now: float) -> None:
 def _lost(ledger: Ledger, event: Lost, now: float) -> None:
     job = ledger.jobs.get(event.job_id)
     if job is None or job.generation != event.generation:
-        return  # a late word of a lease that is over
+        return  # a late report of a lease that is over
     if job.is_running:
         ledger.free(job, now)
         ledger.change(job, event, now)
@@ -104,14 +104,14 @@ def _lost(ledger: Ledger, event: Lost, now: float) -> None:
 def _launched(ledger: Ledger, event: Launched, now: float) -> None:
     job = ledger.jobs.get(event.job_id)
     if job is None or job.generation != event.generation or not job.is_computing:
-        return  # a late word of a lease that is over
+        return  # a late report of a lease that is over
     if not 0.0 <= event.startup_s < math.inf:
         raise IllegalEventError(f"{job!r} is launched with {event.startup_s} s to start up in")
     ledger.begin_startup(job, event.startup_s, now)
 
 
 def _stepped(ledger: Ledger, event: Stepped, now: float) -> None:
-    """One that was told to pause may have made its first step before it did."""
+    """A job that was asked to pause may have made its first step before it paused."""
     job = ledger.jobs.get(event.job_id)
     if job is not None and job.generation == event.generation:
         ledger.end_startup(job, now)
@@ -136,7 +136,7 @@ def _held(ledger: Ledger, event: Held, now: float) -> None:
 def _released(ledger: Ledger, event: Released, now: float) -> None:
     job = ledger.jobs.get(event.job_id)
     if job is None or job.after(Released) is job.state:
-        return  # too late: it is over; or said twice
+        return  # too late: it is over; or a repeated report
     job.holds = tuple(hold for hold in job.holds if hold.code != event.code)
     if not job.holds:
         ledger.change(job, event, now)
@@ -155,7 +155,7 @@ def _progressed(ledger: Ledger, event: Progressed, now: float) -> None:
 def _measured(ledger: Ledger, event: Measured, now: float) -> None:
     job = ledger.jobs.get(event.job_id)
     if job is None or job.generation != event.generation:
-        return  # a late word of a lease that is over
+        return  # a late report of a lease that is over
     ledger.end_startup(job, now)  # a job without steps is not measured
     before, job.measured = job.memory, event
     if not event.neighbours:

@@ -1,4 +1,4 @@
-"""Events in, commands out. Live and simulated clusters run this very code."""
+"""Events in, commands out. Live and simulated clusters run the same code."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from weft.core.values import Cluster
 from weft.core.view import Decider, View
 
 PRECEDENCE = tuple(Code)
-"""Of several holds, the one that is told."""
+"""Of several holds, the one that is shown."""
 COMPLETIONS = (Finished, Failed, Lost)
 """Recorded before all other events of their instant."""
 COMING = (Submitted, Held)
-"""Many of them may come at once: ties are exchanged when the last of them has."""
+"""Many may be submitted at once: ties are exchanged after the last of them."""
 
-NOBODY = Sharing()
+NO_GUESTS = Sharing()
 
 
 class Scheduler:
@@ -51,7 +51,7 @@ class Scheduler:
         return [*self.decide(now), *self.share(now)]
 
     def decide(self, now: float) -> list[Command]:
-        """Who holds which devices: one decision on what has been recorded. Then comes `share`.
+        """Decide which jobs hold which devices, given what was recorded. `share` follows.
 
         A policy that fails has changed nothing; ask again.
         """
@@ -65,7 +65,7 @@ class Scheduler:
             plan = self._policy.decide(View(ledger, changes, now))
             check(plan, ledger, now)
         except Exception:
-            ledger.version += 1  # what the policy remembers may be of a plan that never was
+            ledger.version += 1  # the policy may remember a plan that was not committed
             raise
         commands: list[Command] = []
         for eviction in plan.evictions:
@@ -76,7 +76,7 @@ class Scheduler:
         return [*ledger.take_stops(), *commands]
 
     def share(self, now: float) -> list[Command]:
-        """Who sits where as a guest, once it is clear who holds what: proposed, checked and committed likewise."""
+        """Decide which guests use which devices, given their holders: proposed, checked and committed likewise."""
         ledger = self.ledger
         try:
             proposed = self._proposed(View(ledger, self._changes, now))
@@ -96,12 +96,14 @@ class Scheduler:
         return commands
 
     def _proposed(self, view: View) -> Sharing:
-        """What the policy proposes. One that knows nothing of guests lets none stay that another one seated."""
+        """What the policy proposes. A policy without guests withdraws those that another policy seated."""
         seat: Callable[[View], Sharing] | None = getattr(self._policy, "seat", None)
         if seat is not None:
             return seat(view)
         return (
-            Sharing((), [Withdrawal(each, Reason(Code.NO_SHARING)) for each in view.seated]) if view.seated else NOBODY
+            Sharing((), [Withdrawal(each, Reason(Code.NO_SHARING)) for each in view.seated])
+            if view.seated
+            else NO_GUESTS
         )
 
     def record(self, events: Sequence[Event], now: float) -> None:
@@ -116,7 +118,7 @@ class Scheduler:
             if self.ledger.unordered and not isinstance(event, COMING):
                 self.ledger.reorder()
             if type(event) is Woken:
-                self._wake_at = math.inf  # the wish is fulfilled, even if it was too early
+                self._wake_at = math.inf  # the request is served, even if it was too early
             try:
                 RECORDERS[type(event)](self.ledger, event, now)
             except WeftError as error:
@@ -135,33 +137,33 @@ class Scheduler:
                 self.ledger.give_again(decided, now)
             case Seat():
                 self.ledger.seat_again(decided, now)
-            case Unseat() if decided.job_id in self.ledger.seats.seated:  # else the ledger has seen to that by itself
+            case Unseat() if decided.job_id in self.ledger.seats.seated:  # else the ledger did that itself
                 self.ledger.unseat(Withdrawal(decided.job_id, decided.reason), now)
         self.ledger.take_stops()
         self.ledger.changes.clear()
         self.ledger.version += 1
 
     def change_policy(self, policy: Decider) -> None:
-        """From the next decision on. Nobody who runs is disturbed by the change itself."""
+        """From the next decision on. The change itself disturbs no running job."""
         self._policy = policy
         self._wake_at = math.inf
         self.ledger.version += 1
 
     def waiting_line(self, now: float) -> list[Job]:
-        """The waiting jobs in the policy's order, by arrival if it does not tell."""
+        """The waiting jobs in the policy's order, by arrival if the policy has none."""
         view = View(self.ledger, (), now)
         told: Callable[[View], list[Job]] | None = getattr(self._policy, "waiting_line", None)
         return told(view) if told else [job for job in self.ledger.jobs.values() if job.is_waiting]
 
     def positions(self, now: float) -> Positions:
-        """Where each waiting job stands; quickly, if the policy keeps them in order."""
+        """Each waiting job's position; quick if the policy keeps them in order."""
         told: Callable[[View], Positions | None] | None = getattr(self._policy, "positions", None)
         kept = told(View(self.ledger, self.ledger.changes, now)) if told else None
         return kept or SortedPositions(self.waiting_line(now))
 
     @property
     def rule(self) -> str:
-        """By which rule the policy orders jobs, in a few words."""
+        """The rule by which the policy orders jobs, in short."""
         return str(getattr(self._policy, "rule", "") or type(self._policy).__name__)
 
     @property

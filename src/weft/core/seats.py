@@ -1,4 +1,4 @@
-"""Who sits where: the guests of each device. Only the ledger writes here."""
+"""The guests of each device. Only the ledger writes here."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Seats:
     def __init__(self) -> None:
         self.seated: dict[str, Job] = {}
         self.guests: dict[Device, list[Job]] = {}
-        """Those who sit on each device, in the order they came; who holds it is not among them."""
+        """The guests of each device in the order they were seated, without its holder."""
 
     def take(self, job: Job) -> None:
-        """It sits where its seating says."""
+        """Seat a job where its seating says."""
         self.seated[job.id] = job
         for device in devices_of(job.seating.allocation if job.seating else ()):
             self.guests.setdefault(device, []).append(job)

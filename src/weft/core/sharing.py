@@ -1,4 +1,4 @@
-"""Seats for guests: what a policy proposes, and the check that says no."""
+"""Seats for guests: what a policy proposes, and the check that refuses them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Device = tuple[int, int]
 FILLED = 0.6
 """The part of what others leave idle that a guest gets whom the node holds back: policies charge it by that, and the
 simulated world goes by it. An assumption, on the careful side: on CPU devices `make bench-live` saw a guest get all of
-it (104 %, by its task's own time); on a GPU nobody has measured it.
+it (104 %, by its task's own time); it has not been measured on a GPU.
 """
 
 LEAST_SPEED = 0.01
-"""A guest is charged at least that part of its devices' time, whatever it makes."""
+"""A guest is charged for at least that part of its devices' time, whatever its rate."""
 
 
 @value
@@ -42,7 +42,7 @@ class Offer:
 
 @value
 class Withdrawal:
-    """A guest is to leave its seat; it waits as before."""
+    """A guest is to leave its seat; it waits again."""
 
     job_id: str
     reason: Reason
@@ -50,7 +50,7 @@ class Withdrawal:
 
 @value
 class Note:
-    """What was learnt of a seat that stays as it is, for whoever asks."""
+    """What was learnt about a seat that does not change, for `weft why`."""
 
     job_id: str
     reason: Reason
@@ -68,28 +68,28 @@ class Sharing:
 
 @lru_cache(maxsize=1 << 16)
 def devices_of(allocation: Allocation) -> tuple[Device, ...]:
-    """The single devices of an allocation. They are asked for at every look for guests, of the same allocations."""
+    """The single devices of an allocation. Cached: each search for guests asks for the same allocations."""
     return tuple((node, index) for node, mask in allocation for index in range(mask.bit_length()) if mask >> index & 1)
 
 
 def holders(ledger: Ledger) -> dict[Device, Job]:
-    """Who holds each device that somebody holds."""
+    """The holder of each device that has one."""
     return {device: job for job in ledger.running.values() for device in devices_of(job.allocation)}
 
 
 def members_on(
     ledger: Ledger, device: Device, held: Mapping[Device, Job], leaving: Container[str] = ()
 ) -> list[tuple[Job, int]]:
-    """Who computes on a device, each with its lane: who holds it first, then the guests that stay."""
+    """The jobs on a device, each with its lane: its holder first, then the guests that stay."""
     holder = [(held[device], held[device].lane)] if device in held else []
     guests = ledger.seats.guests.get(device, ())
     return holder + [(guest, seated_lane(guest)) for guest in guests if guest.id not in leaving]
 
 
 def fits(ledger: Ledger, device: Device, jobs: Sequence[tuple[Job, int]]) -> bool:
-    """Whether these jobs, each with its lane, may be together on a device: the safety condition, and who shares at all.
+    """Whether these jobs, each with its lane, may share a device: the safety condition, and their consent.
 
-    Of a job whose memory is not known nobody can say that it fits beside others.
+    A job of unknown memory is never known to fit beside others.
     """
     if len(jobs) < 2:
         return True
@@ -100,7 +100,7 @@ def fits(ledger: Ledger, device: Device, jobs: Sequence[tuple[Job, int]]) -> boo
 
 
 def check(sharing: Sharing, ledger: Ledger, now: float) -> None:
-    """The one place that says no to seats. Raises PlanRejectedError, and has changed nothing."""
+    """Check a proposal; the only place that refuses seats. Raises PlanRejectedError before anything is changed."""
     if not sharing.wake_at > now:
         raise PlanRejectedError(f"the policy asks to be woken at {sharing.wake_at:g} s, which is not after {now:g} s")
     if not sharing.offers and not sharing.withdrawals:
@@ -146,7 +146,7 @@ def seated_lane(job: Job) -> int:
 
 
 def _check_seat(job: Job, seating: Seating, ledger: Ledger) -> None:
-    """A guest's gang sits whole, on devices that are there, of one type that it allows, and nobody else's."""
+    """A guest's gang is seated whole, on present devices of one allowed type that are not blocked."""
     kinds, count = set[str](), 0
     for node, mask in seating.allocation:
         is_there = 0 <= node < len(ledger.nodes) and ledger.is_present[node]

@@ -26,7 +26,7 @@ TRANSITIONS: dict[tuple[State, type], State] = {
     (State.PENDING, events.Held): State.HELD,
     (State.PENDING, events.Released): State.PENDING,
     (State.PENDING, events.Cancelled): State.CANCELLED,
-    (State.PENDING, events.Finished): State.FINISHED,  # it was told to pause, but had just come to its end
+    (State.PENDING, events.Finished): State.FINISHED,  # it was asked to pause, but had just finished
     (State.PENDING, events.Failed): State.FAILED,
     (State.PENDING, events.Lost): State.PENDING,  # while it was paused
     (State.HELD, events.Held): State.HELD,

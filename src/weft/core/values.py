@@ -14,11 +14,11 @@ EPSILON_S = 1e-6
 """Two instants closer than this are one; that little work remaining is none."""
 
 STARTUP_S = 120.0
-"""So long an attempt may take to its first step before it is charged and may be preempted, unless a setting says."""
+"""How long an attempt may take to its first step before it is charged and may be preempted, by default."""
 
 
 class JobClass(StrEnum):
-    """How a job stands to the others on its devices."""
+    """How a job shares devices with others."""
 
     AUTO = "auto"
     GUARANTEED = "guaranteed"
@@ -27,7 +27,7 @@ class JobClass(StrEnum):
 
 @value
 class JobSpec:
-    """A job as its owner describes it. What is not known is None or empty, never a guess."""
+    """A job as its owner describes it. Unknown fields are None or empty, never a guess."""
 
     id: str
     gang_size: int = 1
@@ -47,7 +47,7 @@ class JobSpec:
     may_share: bool = True
     """Whether others may compute on its devices beside it."""
     may_migrate: bool = True
-    """Whether it may be moved to other devices for a gain; whoever needs its devices moves it all the same."""
+    """Whether it may be moved to other devices for a gain; a job that needs its devices displaces it all the same."""
     weight: float = 1.0
     """Where jobs take turns, its part of the time against that of others."""
     priority: int = 0
@@ -81,7 +81,7 @@ def check_spec(spec: JobSpec) -> None:
         if not 0 < rate_hz < math.inf:
             raise InputError(f"{spec.id} makes {rate_hz} steps a second on {kind}", "a rate is above 0")
     if not 0 < spec.weight < math.inf:
-        raise InputError(f"{spec.id} has a weight of {spec.weight}", "a weight is above 0; 1 is everybody's")
+        raise InputError(f"{spec.id} has a weight of {spec.weight}", "a weight is above 0; the default is 1")
     if spec.gang_size < 1:
         raise InputError(f"{spec.id} asks for a gang of {spec.gang_size}", "a gang has at least one task")
     if spec.cpus < 0:
@@ -101,13 +101,13 @@ class Node:
     device_count: int
     device_type: str = "any"
     memory_bytes: int | None = None
-    """Of each device. Where nothing is known of it, nobody shares a device."""
+    """Of each device. Where it is unknown, devices are not shared."""
     cpu_count: int | None = None
     """CPU cores of its host; None: not known, and not counted."""
     host: str = ""
     """The machine, where nodes are parts of one and share its CPU cores; empty: the node is a machine of its own."""
     device_ids: tuple[int, ...] = ()
-    """What its devices are called by their owner, in order; empty: 0, 1, …"""
+    """The ids its owner gives its devices, in order; empty: 0, 1, …"""
 
     def mask_of(self, device_ids: frozenset[int]) -> int:
         """The devices of these ids; 0 if one of them is not here."""

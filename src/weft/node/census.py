@@ -37,7 +37,9 @@ class Census:
         with self._lock:
             if self._begun_s <= asked_s:
                 self._begun_s = time.monotonic()
-                self._found = [Known(each, marks_of(each.pid), _outputs_of(each.pid)) for each in processes.everybody()]
+                self._found = [
+                    Known(each, marks_of(each.pid), _outputs_of(each.pid)) for each in processes.every_process()
+                ]
             return self._found
 
 

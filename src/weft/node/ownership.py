@@ -46,7 +46,7 @@ def tree_of_attempt(run: Path, job: str, attempt: int) -> Tree:
     """The processes of an attempt of which nothing but the name is known: all that have a mark of it."""
     prefix = os.fsencode(f"\0{MARK}={run}/{job}.{attempt}.")
     marks = set()
-    for each in processes.everybody():
+    for each in processes.every_process():
         _, found, rest = environ_of(each.pid).partition(prefix)
         if found:
             rank = rest.partition(b"\0")[0].decode("ascii", "replace")

@@ -26,7 +26,7 @@ class Used:
 
 def cpu_times_s(roots: Mapping[K, Collection[int]]) -> dict[K, float]:
     """What each of these families has used, with its children that have ended. Takes one look at all processes."""
-    among = processes.everybody() if roots else []
+    among = processes.every_process() if roots else []
     return {name: sum(map(_cpu_s, processes.family(some, among))) for name, some in roots.items()}
 
 

@@ -12,7 +12,7 @@ import resource
 from weft.node.bare import SOFT_LIMIT
 
 MOST = 1 << 16
-"""Some systems allow a thousand million: more than these are of no use to weft."""
+"""Some systems allow a billion: weft needs no more than these."""
 RESERVED = 64
 """For what must go on when all others are in use: the log, the link, the ends of jobs."""
 

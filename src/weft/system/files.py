@@ -1,4 +1,4 @@
-"""Files and folders of a home, opened and removed safely whatever stands in their place."""
+"""Files and folders of a home, opened and removed safely whatever is in their place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGEST_BYTES = 16 << 20
 
 
 def user_name(uid: int) -> str:
-    """A user, for people."""
+    """A user as shown in messages."""
     import pwd
 
     try:
@@ -34,7 +34,7 @@ def user_name(uid: int) -> str:
 
 
 class WrongKindError(WeftError):
-    """Something else than the file that belongs there. It is left as it is."""
+    """Not the kind of file that belongs there. It is left as it is."""
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
@@ -115,19 +115,19 @@ def clear_place(path: Path) -> Path | None:
     return aside
 
 
-# ---- Files and folders that jobs can put in our way: read and removed without waiting, whatever stands there.
+# ---- Paths that jobs can write to: read and removed without waiting, whatever is there.
 #
 # The folders of records and of pages belong to the user, and so do the jobs. In the place of a file of ours there may
-# be a folder, a pipe that nobody writes to, a link to a device without an end, or nothing.
+# be a folder, a pipe without a writer, a link to a device without an end, or nothing.
 
 LARGEST_ENTRY_BYTES = 64 << 20
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EIO)
-"""Errors of the machine, which may pass. All others are of what stands in the way, which stays."""
+"""Errors of the machine, which may pass. All others come from what is at the path, which stays."""
 OPENING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class EntryError(WeftError):
-    """What stands at a path is not what weft put there."""
+    """What is at a path is not what weft put there."""
 
 
 def is_passing(error: OSError) -> bool:
@@ -135,7 +135,7 @@ def is_passing(error: OSError) -> bool:
 
 
 def read_file(path: Path, most_bytes: int = LARGEST_ENTRY_BYTES) -> bytes | None:
-    """What a regular file of ours has; None if there is none. EntryError if something else is there."""
+    """The content of a regular file of ours; None if there is none. EntryError if something else is there."""
     try:
         fd = os.open(path, OPENING)
     except (FileNotFoundError, NotADirectoryError):
@@ -164,7 +164,7 @@ def _why_not(path: Path, error: OSError) -> str:
 
 
 def discard(path: Path) -> None:
-    """Nothing stands at `path` any more. A folder that is not empty is moved aside and left: we make none."""
+    """Remove what is at `path`. A folder that is not empty is moved aside and left: weft makes none."""
     try:
         path.unlink(missing_ok=True)
     except IsADirectoryError:
@@ -190,7 +190,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """`path` has this content from one instant to the next, whatever stood there. For us alone: it holds a user's
+    """Replace `path` atomically, whatever was there. For us alone: it holds a user's
     environment."""
     draft = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     try:

@@ -16,12 +16,12 @@ LOOK_EVERY_S = 0.02
 
 
 class LockedError(WeftError):
-    """Somebody else holds the lock."""
+    """Another process holds the lock."""
 
 
 @contextmanager
 def taken_lock(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
-    """The lock, with our pid in it for people to read. One that was killed may need a moment to be gone."""
+    """The lock, with our pid in it for messages. One that was killed may need a moment to be gone."""
     fd = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         deadline_s = time.monotonic() + wait_s
@@ -31,7 +31,7 @@ def taken_lock(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
                     f"a {what} runs already for {path.parent}: process {_pid_in(fd)}", "weft down ends it"
                 )
             time.sleep(LOOK_EVERY_S)
-        with suppress(OSError):  # a full disk: then nobody is told who has it
+        with suppress(OSError):  # a full disk: then messages cannot name the holder
             os.ftruncate(fd, 0)
             os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         yield
@@ -40,7 +40,7 @@ def taken_lock(path: Path, what: str, wait_s: float = 0.0) -> Iterator[None]:
 
 
 def holder_of(path: Path) -> int | None:
-    """The pid of whoever holds the lock, 0 if it has not said so yet; None if nobody does."""
+    """The pid of the lock's holder, 0 if it is not written yet; None if the lock is free."""
     try:
         fd = open_regular(path, os.O_RDWR)
     except (FileNotFoundError, NotADirectoryError, WrongKindError):

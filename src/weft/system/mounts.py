@@ -38,7 +38,7 @@ def file_system_in(mountinfo: str, path: Path) -> str:
 
 
 def mounts_of(mountinfo: str, system: str) -> list[tuple[str, Path]]:
-    """Where file systems of this type are mounted, each with what is shown there of it: its root, or a folder in it."""
+    """The mount points of file systems of this type, each with the part mounted there: the root, or a folder in it."""
     lines = [line.partition(" - ") for line in mountinfo.split("\n")]
     fields = [mount.split(" ") for mount, _, rest in lines if rest.split(" ")[0] == system]
     return [(_unescaped(each[3]), Path(_unescaped(each[4]))) for each in fields]

@@ -1,4 +1,4 @@
-"""Processes of this machine, from /proc: who lives, who belongs to a task, stopping and continuing them."""
+"""Processes of this machine, from /proc: which are alive, which belong to a task, stopping and continuing them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def process(pid: int) -> Process | None:
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Whether this very process still runs; one that only waits for its parent to notice its end does not."""
+    """Whether this very process still runs; a zombie does not."""
     found = process(pid) if pid else None
     return found is not None and found.start == start and found.state not in ENDED
 
@@ -46,15 +46,15 @@ def is_alive(pid: int, start: int) -> bool:
 def family(roots: Iterable[int], among: Collection[Process] | None = None) -> set[int]:
     """These processes, the groups and sessions they lead, and all descendants: torchrun gives each rank a session.
 
-    `among`: all processes as they were a moment ago, for who asks for several families.
+    `among`: all processes as they were a moment ago, for callers that ask for several families.
     """
-    roots, all_processes = set(roots), everybody() if among is None else among
+    roots, all_processes = set(roots), every_process() if among is None else among
     members = {each.pid for each in all_processes if roots & {each.pid, each.group, each.session}}
     members = with_descendants(members, all_processes)
     return {each.pid for each in all_processes if each.pid in members and each.state not in ENDED}
 
 
-def everybody() -> list[Process]:
+def every_process() -> list[Process]:
     """All processes of this machine that can be seen from here, as they are one after the other."""
     numbers = [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]  # noqa: PTH208 - ten times as fast
     return [found for pid in numbers if (found := process(pid))]
@@ -62,7 +62,7 @@ def everybody() -> list[Process]:
 
 def children(parents: Iterable[int]) -> set[int]:
     parents = set(parents)
-    return {each.pid for each in everybody() if each.parent in parents} if parents else set()
+    return {each.pid for each in every_process() if each.parent in parents} if parents else set()
 
 
 def listed_children(parent: int) -> set[int]:
@@ -99,7 +99,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def stop(roots: Iterable[int]) -> set[int]:
-    """Stop the whole family where it stands; which processes these are. Forks in the meantime are caught up with."""
+    """Stop the whole family and return its processes, including those forked meanwhile."""
     roots = set(roots)
     stopped: set[int] = set()
     while more := family(roots) - stopped:
@@ -111,7 +111,7 @@ def stop(roots: Iterable[int]) -> set[int]:
 
 
 def go_on(roots: Iterable[int]) -> None:
-    """Let the whole family go on."""
+    """Continue the whole family."""
     _signal(family(roots), signal.SIGCONT)
 
 

@@ -18,7 +18,7 @@ from weft.system.files import open_regular, read_regular, user_name
 from weft.system.lockfile import holder_of
 from weft.system.mounts import is_in_memory
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - in a folder of our own, which nobody else may enter
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - in a folder of our own, closed to other users
 ELSEWHERE = "name another file in memory: --page /dev/shm/NAME"
 
 
@@ -138,7 +138,7 @@ def run_folder(root: Path) -> Path:
 
 
 def check_owner(root: Path) -> None:
-    """Refuse a home of somebody else's, and say whose it is."""
+    """Refuse a home of another user, naming the owner."""
     with suppress(OSError):
         if (uid := root.stat().st_uid) != os.getuid():
             raise WeftError(f"{root} belongs to {user_name(uid)}", "use a folder of your own: WEFT_HOME=DIR weft up")
@@ -197,7 +197,7 @@ def _is_made(run: Path) -> bool:
 
 
 def _new(run: Path | None) -> Identity:
-    from hashlib import sha256  # takes longer to load than all else that a client needs
+    from hashlib import sha256  # takes longer to load than everything else a client needs
 
     made = os.urandom(16).hex()
     if run is None:
@@ -242,7 +242,7 @@ def _parsed(content: bytes) -> Identity | None:
 
 
 def _write(root: Path, made: Identity) -> None:
-    """From one instant to the next, in a file that the record itself names."""
+    """Atomically, by way of a file that the record itself names."""
     draft = root / f".{NAME}-{os.getpid()}"
     with suppress(FileNotFoundError):
         draft.unlink()
@@ -260,13 +260,13 @@ def _marker(run: Path) -> Path:
 
 
 def _mark(root: Path, made: Identity) -> None:
-    """Beside the folder: whose it is, should the home lose its record."""
+    """Beside the folder: the home it belongs to, should the home lose its record."""
     with suppress(OSError):
         _marker(Path(made.run)).write_bytes((root / NAME).read_bytes())
 
 
 def _lost(root: Path) -> Identity | None:
-    """The identity of a home whose record was removed or spoilt while its jobs run, by the folder in memory.
+    """The identity of a home whose record was removed or damaged while its jobs run, by the folder in memory.
 
     Also of one that was removed as a whole: its jobs have to end before others take their numbers.
     """
@@ -282,11 +282,11 @@ def _lost(root: Path) -> Identity | None:
 
 
 def _is_orphaned(run: str) -> bool:
-    """Whether a shepherd lives that works in a removed home. One whose home was moved works in the moved one."""
+    """Whether a live shepherd works in a removed home. If the home was moved, its shepherds work in the moved one."""
     from weft.node.census import marks_of
-    from weft.system.processes import everybody
+    from weft.system.processes import every_process
 
-    marked = (each.pid for each in everybody() if any(mark.startswith(f"{run}/") for mark in marks_of(each.pid)))
+    marked = (each.pid for each in every_process() if any(mark.startswith(f"{run}/") for mark in marks_of(each.pid)))
     return any(_works_in_removed_folder(pid) for pid in marked)
 
 

@@ -102,7 +102,7 @@ class Tail:
 
 
 class PollingPace:
-    """How long to wait until the next look: briefly while something comes, longer when nothing does."""
+    """How long to wait until the next look: briefly while data arrives, longer when none does."""
 
     def __init__(self) -> None:
         self.wait_s = SOON_S
