@@ -33,7 +33,7 @@ struct weft_block {
 struct weft_arena {
     struct weft_range range;
     struct weft_range blocks_range, starts_range;
-    struct weft_block *blocks; /* index 0 is nobody */
+    struct weft_block *blocks; /* index 0 is none */
     uint32_t *starts;          /* page → the block that begins in it */
     size_t blocks_usable, starts_usable; /* bytes of the tables */
     uint32_t blocks_made, unused_blocks; /* a list through `next` */

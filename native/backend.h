@@ -28,7 +28,7 @@ struct weft_backend {
     /* Give the device's pages back; they may be used again without a commit. */
     int (*decommit)(uint8_t *at, size_t bytes);
 
-    /* Pages whose contents nobody needs are in the next tier from now on, at `offset`, a place that is theirs alone.
+    /* Pages whose contents are not needed are in the next tier from now on, at `offset`, a place that is theirs alone.
      * The place is really reserved: ENOSPC here, and never SIGBUS later. */
     int (*place_out)(int tier, uint8_t *at, size_t offset, size_t bytes);
 
@@ -36,7 +36,7 @@ struct weft_backend {
     int (*move_out)(int tier, uint8_t *at, size_t offset, size_t bytes);
     int (*move_in)(int tier, uint8_t *at, size_t offset, size_t bytes);
 
-    /* Pages in the next tier whose contents nobody needs are device pages again. */
+    /* Pages in the next tier whose contents are not needed become device pages again. */
     int (*discard)(int tier, uint8_t *at, size_t offset, size_t bytes);
 
     /* What is in the next tier takes no memory of this machine either, as far as that can be. */

@@ -83,7 +83,7 @@ static int write_draft(int draft, uint64_t capacity)
                               .pid_namespace = weft_pid_namespace(),
                               .owner = geteuid(),
                               .capacity = capacity,
-                              .turn = WEFT_NOBODY,
+                              .turn = WEFT_NO_MEMBER,
                               .stopped_grace = WEFT_STOPPED_GRACE_NS};
     int error = posix_fallocate(draft, 0, WEFT_LANE_BYTES);
     if (error)

@@ -1,4 +1,4 @@
-/* The file of a lane's page: making it, finding it, and telling what is wrong with it. */
+/* The file of a lane's page: creating it, finding it, and reporting what is wrong with it. */
 #ifndef WEFT_LANE_PAGE_H
 #define WEFT_LANE_PAGE_H
 

@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-/* What bytes that were asked for count as. What a block has beyond that nobody touches. */
+/* What requested bytes count as. A block's bytes beyond them stay untouched. */
 uint64_t weft_charge(uint64_t requested)
 {
     return weft_up(requested < WEFT_SMALLEST ? WEFT_SMALLEST : requested, WEFT_GRAIN);

@@ -1,5 +1,5 @@
 /* Joining a lane and leaving it. Both are done by one process at a time, which has a record lock on the lane's page:
- * the system drops it when the process ends, a forked child does not inherit it, and who waits can ask who has it. */
+ * the system drops it when the process ends, a forked child does not inherit it, and a waiter can ask its pid. */
 #include "guard.h"
 #include "lane_page.h"
 #include "turnstile.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define MEMORY_NAME "weft-lane"
-#define PATIENCE_NS (2 * WEFT_STOPPED_GRACE_NS) /* for whoever has the lock: it needs a millisecond, unless stopped */
+#define PATIENCE_NS (2 * WEFT_STOPPED_GRACE_NS) /* for the holder of the lock: it needs a millisecond, unless stopped */
 #define ENDING_NS UINT64_C(10000000000) /* in which a process that was killed gives back all that it had */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
@@ -42,7 +42,7 @@ static uint64_t keeper_of(int page)
 static void look_after_keeper(const struct weft_turnstile *mine, struct weft_watch *watch)
 {
     uint64_t pid = keeper_of(mine->page), start = pid ? weft_start_of(pid) : 0;
-    bool is_lane = mine->lane->magic == WEFT_LANE_MAGIC; /* nobody has checked that yet */
+    bool is_lane = mine->lane->magic == WEFT_LANE_MAGIC; /* not checked yet */
     uint64_t grace = is_lane ? weft_stopped_grace(mine->lane) : WEFT_STOPPED_GRACE_NS;
     if (pid && weft_stands_too_long(watch, weft_life_of(pid, start), pid, grace) && keeper_of(mine->page) == pid)
         weft_end_stopped(pid, start);
@@ -92,8 +92,8 @@ enum weft_life weft_life_of_member(const struct weft_lane *lane, const struct we
 static void free_slot(struct weft_lane *lane, unsigned slot)
 {
     uint64_t turn = lane->turn;
-    if (weft_slot_of(turn) == slot) /* whoever waits finds that out when it looks */
-        atomic_compare_exchange_strong(&lane->turn, &turn, weft_turn_after(turn, WEFT_NOBODY));
+    if (weft_slot_of(turn) == slot) /* waiters find that out when they look */
+        atomic_compare_exchange_strong(&lane->turn, &turn, weft_turn_after(turn, WEFT_NO_MEMBER));
     weft_fail_point("slot-freed");
     lane->members[slot].waits_since = 0;
     lane->members[slot].pid = 0;
@@ -156,13 +156,13 @@ static int find_memory(struct weft_turnstile *mine, const struct weft_report *to
         file = member->pid ? open_memory_of(mine->lane, member) : file;
     }
     if (file < 0)
-        return weft_fail(to, -file, "the memory of the lane %s cannot be had of its member, process %llu: %s", to->path,
+        return weft_fail(to, -file, "the memory of the lane %s cannot be got from member process %llu: %s", to->path,
                     (unsigned long long)asked, strerror(-file));
     mine->memory = file;
     return 0;
 }
 
-/* Nobody has the old one any more, and nobody has the turn. */
+/* The old lane has no member any more, and no member has the turn. */
 static int make_memory(struct weft_turnstile *mine, const struct weft_report *to, uint64_t capacity)
 {
     struct weft_lane *lane = mine->lane;
@@ -175,7 +175,7 @@ static int make_memory(struct weft_turnstile *mine, const struct weft_report *to
     if (mine->memory < 0 || fcntl(mine->memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0 ||
         fstat(mine->memory, &made) != 0)
         return weft_fail(to, errno, "there is no memory for the lane %s: %s", to->path, strerror(errno));
-    lane->turn = weft_turn_after(lane->turn, WEFT_NOBODY);
+    lane->turn = weft_turn_after(lane->turn, WEFT_NO_MEMBER);
     lane->capacity = capacity;
     lane->reserved = 0;
     lane->memory_device = made.st_dev;
@@ -241,7 +241,7 @@ static int have_memory(struct weft_turnstile *mine, const struct weft_report *to
     }
 }
 
-/* With the lock. We may be a member from before an execve(): then that slot is nobody's. */
+/* With the lock. We may be a member from before an execve(): then that slot is free. */
 static int enter(struct weft_turnstile *mine, const struct weft_report *to, uint64_t capacity)
 {
     struct weft_lane *lane = mine->lane;
@@ -272,7 +272,7 @@ static bool find_path(int page, char *path, size_t bytes)
     return length > 0;
 }
 
-/* With the lock. Whoever has opened the page and waits for the lock sees then that it has no name, and begins anew. */
+/* With the lock. A process that opened the page and waits for the lock then sees that it has no name, and retries. */
 static void remove_if_empty(const struct weft_turnstile *mine)
 {
     char path[PATH_MAX];
@@ -316,8 +316,8 @@ int weft_join(struct weft_turnstile *mine, const char *path, uint64_t capacity, 
     uint64_t pid = (uint64_t)getpid(), start = weft_start_of(pid);
     int error = WEFT_KEEP_TRYING;
     if (start == 0 || weft_pid_namespace() == 0)
-        return weft_fail(&to, ENOSYS, "a lane needs /proc, which tells whether its members live: mount it");
-    while (error == WEFT_KEEP_TRYING) { /* each time somebody else made or removed the page, so somebody gets on */
+        return weft_fail(&to, ENOSYS, "a lane needs /proc to see whether its members are alive: mount it");
+    while (error == WEFT_KEEP_TRYING) { /* each time another process made or removed the page: one makes progress */
         *mine = (struct weft_turnstile){.pid = pid, .start = start};
         error = join_once(mine, &to, capacity, base, weight);
         if (error)

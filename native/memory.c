@@ -361,7 +361,7 @@ uint64_t weft_memory_step_needs(void)
     return most > persistent ? most - persistent : 0;
 }
 
-/* Bytes of our own range that have pages, whoever uses them. */
+/* Bytes of our own range that have pages, used or not. */
 static uint64_t resident(void)
 {
     unsigned char present[1024];

@@ -71,7 +71,7 @@ bool weft_may_live(uint64_t pid)
 enum weft_life weft_life_of(uint64_t pid, uint64_t start)
 {
     struct seen seen = {0};
-    if (pid == 0 || pid > INT32_MAX) /* nobody's; and kill() would take such a number for a whole group */
+    if (pid == 0 || pid > INT32_MAX) /* no process; and kill() would take such a number for a whole group */
         return WEFT_GONE;
     if (see(pid, &seen) != 0) /* /proc may hide a process that is there, or there is no file descriptor left */
         return weft_may_live(pid) ? WEFT_LIVES : WEFT_GONE;

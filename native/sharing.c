@@ -132,7 +132,7 @@ static bool copy_all_out(void)
     return is_done;
 }
 
-/* Private pages whose survivors are dead are the lane's again; nobody's, if we are in none. */
+/* Private pages whose survivors are dead go back to the lane; unused, if we are in none. */
 static void share_again(uint64_t from, uint64_t to)
 {
     for (; from < to; from += WEFT_PAGE_SIZE) {

@@ -40,12 +40,12 @@ static struct {
         int64_t owed_ns;
         uint64_t idle_ns;
     } duty;
-    pthread_mutex_t turning; /* who takes a turn and who releases it: not both at once */
+    pthread_mutex_t turning; /* taking a turn and releasing it: not both at once */
     uint64_t not_own_ns;    /* of the present step: inserted by the duty, or waited for the turn */
     uint64_t usual_turn_ns; /* how long turns last that end at a boundary */
 } shim = {.turning = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* whose address names the thread */
+static _Thread_local char self __attribute__((tls_model("initial-exec"))); /* its address identifies the thread */
 
 /* Whether this thread passed the last boundary. If several do in turn, the others' blocks in the lane have been copied
  * out by then, and what they allocate is persistent. */
@@ -119,7 +119,7 @@ __attribute__((format(printf, 1, 2))) static void say_line(const char *format, .
     size_t end = 6 + (length < 0 ? 0 : (size_t)length < sizeof line - 8 ? (size_t)length : sizeof line - 8);
     line[end] = '\n';
     if (write(STDERR_FILENO, line, end + 1) < 0)
-        return; /* there is nobody to tell */
+        return; /* stderr is not usable */
 }
 
 static double mib(uint64_t bytes)
@@ -149,7 +149,7 @@ static void say_disobeyed(const struct weft_boundary *seen)
     shim.disobeyed = seen->disobeyed;
 }
 
-/* A burst is told of at once, and not only at the boundary: whoever makes room for it can do so before it does not fit,
+/* A burst is reported at once, not only at the boundary: the coordinator can make room for it before it does not fit,
  * or before the next step. */
 static void tell_of_burst(void)
 {
@@ -225,7 +225,7 @@ static void run_on_without_lane(void)
 {
     shim.is_member = false;
     (void)weft_memory_leave_lane(); /* we have no turn, so nothing is in there */
-    say_line("the lane cannot be used any more; running on without it");
+    say_line("the lane cannot be used any more; continuing without it");
 }
 
 static void take_turn_alone(void)
@@ -244,8 +244,8 @@ static void take_turn_alone(void)
     begin_computing();
 }
 
-/* Nothing of ours is in the lane outside of our turns, so it is taken when a step first needs memory: who loads data
- * or waits for somebody keeps nobody else waiting. Several threads may step in turn: not while another one releases. */
+/* Nothing of ours is in the lane outside of our turns, so it is taken when a step first needs memory: a job that loads
+ * data or waits does not block the others. Several threads may step in turn: not while another one releases. */
 static void take_turn(void)
 {
     pthread_mutex_lock(&shim.turning);
@@ -294,7 +294,7 @@ static void release_turn(const struct weft_boundary *seen)
         weft_pass_turn(&shim.lane);
 }
 
-/* Between steps (an evaluation, say) there is no boundary for long. When nothing of ours is in the lane and somebody
+/* Between steps (an evaluation, say) there is no boundary for long. When nothing of ours is in the lane and a member
  * waits, the turn can end just as well. */
 static void release_between_steps(void)
 {
@@ -548,7 +548,7 @@ void weft_native_leave(void)
 {
     shim.is_claimed = false;
     if (pthread_mutex_trylock(&shim.turning) != 0)
-        return; /* another thread waits for a turn; those who wait find out when we are gone */
+        return; /* another thread waits for a turn; waiters notice when we are gone */
     leave_lane();
     pthread_mutex_unlock(&shim.turning);
 }

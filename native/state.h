@@ -130,7 +130,7 @@ bool weft_clear_lane(bool poison);
 /* Outside of lanes: private pages whose survivors have died are given back. */
 void weft_give_dead_pages(void);
 
-/* swapping.c: of pages of this free block, those that were swapped out are wanted back by nobody. */
+/* swapping.c: of pages of this free block, those that were swapped out are not needed any more. */
 void weft_forget_swapped(const struct weft_block *block, uint64_t from, uint64_t to);
 
 #endif

@@ -32,7 +32,7 @@ static struct {
     int ordinary;              /* a real-time signal that was free, kept if it has to be used; 0: none was */
     bool is_ready;             /* `ours` is filled in */
     struct kernel_action ours; /* for SIGSETXID */
-    struct kernel_action next; /* whose handler was there before: what is not ours is passed on to it */
+    struct kernel_action next; /* the handler that was there before: signals that are not ours are passed on to it */
 } stopping;
 
 static bool is_callable(signal_handler handler)

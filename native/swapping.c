@@ -168,7 +168,7 @@ int weft_memory_swap_out(void)
     return error;
 }
 
-/* Of pages of this free block, those that were swapped out are wanted back by nobody. */
+/* Of pages of this free block, those that were swapped out are not needed any more. */
 void weft_forget_swapped(const struct weft_block *block, uint64_t from, uint64_t to)
 {
     from = from < weft_inner_from(block) ? weft_inner_from(block) : from;

@@ -25,7 +25,7 @@ static uint32_t *half_of(weft_word *bell)
     return (uint32_t *)(void *)bell;
 }
 
-/* Whether somebody slept on it. */
+/* Whether a waiter slept on it. */
 static bool ring(weft_word *bell)
 {
     atomic_fetch_add(bell, 1);
@@ -42,7 +42,7 @@ static bool sleep_until(weft_word *bell, uint64_t heard, uint64_t until_ns)
            && errno == EINTR;
 }
 
-/* ---- who is next ---- */
+/* ---- the next member ---- */
 
 static bool is_accepted(uint64_t turn)
 {
@@ -68,15 +68,15 @@ static bool comes_before(const struct choice *one, const struct choice *other)
     return one->since < other->since; /* if that is equal too, the lower slot was seen first */
 }
 
-/* Who is next, apart from `but`. */
+/* The next member, apart from `but`. */
 static struct choice choose(struct weft_lane *lane, unsigned but)
 {
-    struct choice best = {.slot = WEFT_NOBODY};
+    struct choice best = {.slot = WEFT_NO_MEMBER};
     for (unsigned slot = 0; slot < WEFT_LANE_MEMBERS; slot++) {
         if (lane->members[slot].pid == 0 || slot == but)
             continue;
         struct choice this = candidate(&lane->members[slot], slot);
-        if (this.since && (best.slot == WEFT_NOBODY || comes_before(&this, &best)))
+        if (this.since && (best.slot == WEFT_NO_MEMBER || comes_before(&this, &best)))
             best = this;
     }
     return best;
@@ -89,7 +89,7 @@ static void withdraw(struct weft_member *member, uint64_t since)
         atomic_compare_exchange_strong(&member->waits_since, &since, 0);
 }
 
-/* Tell a member that it was chosen. False if it cannot come: somebody else is to be chosen. A stopped process does not
+/* Notify a member that it was chosen. False if it cannot come: another one is to be chosen. A stopped process does not
  * sleep on its bell, so this costs nothing where all is well. */
 static bool call(struct weft_turnstile *mine, const struct choice *next)
 {
@@ -107,28 +107,28 @@ static bool call(struct weft_turnstile *mine, const struct choice *next)
     return false;
 }
 
-/* One that is away was chosen: whoever comes after it shall look whether it comes. */
+/* A member that is away was chosen: the next one checks whether it comes. */
 static void have_watched(struct weft_lane *lane, unsigned slot)
 {
     struct choice second = choose(lane, slot);
-    if (lane->members[slot].away && second.slot != WEFT_NOBODY && !lane->members[second.slot].away)
+    if (lane->members[slot].away && second.slot != WEFT_NO_MEMBER && !lane->members[second.slot].away)
         ring(&lane->members[second.slot].bell);
 }
 
-/* Offer the turn after `turn` to whoever is next. False if `turn` is over already, and nothing was done. */
+/* Offer the turn after `turn` to the next member. False if `turn` is over already, and nothing was done. */
 static bool hand_on(struct weft_turnstile *mine, uint64_t turn)
 {
     struct weft_lane *lane = mine->lane;
     bool was_ours = false;
     for (unsigned tries = 0; tries < MOST_TRIES; tries++, was_ours = true) {
-        struct choice next = choose(lane, WEFT_NOBODY);
-        if (was_ours && next.slot == WEFT_NOBODY && weft_slot_of(turn) == WEFT_NOBODY)
-            return true; /* nobody began to wait before the turn was nobody's: whoever begins now sees that */
+        struct choice next = choose(lane, WEFT_NO_MEMBER);
+        if (was_ours && next.slot == WEFT_NO_MEMBER && weft_slot_of(turn) == WEFT_NO_MEMBER)
+            return true; /* no member began to wait before the turn was free: one that begins now sees that */
         uint64_t offered = weft_turn_after(turn, next.slot);
         if (!atomic_compare_exchange_strong(&lane->turn, &turn, offered))
             return was_ours;
         weft_fail_point("turn-offered");
-        if (next.slot != WEFT_NOBODY && call(mine, &next)) {
+        if (next.slot != WEFT_NO_MEMBER && call(mine, &next)) {
             have_watched(lane, next.slot);
             return true;
         }
@@ -145,7 +145,7 @@ static void say_ended(uint64_t pid, uint64_t grace_ns)
     int length = snprintf(line, sizeof line, "weft: killed process %llu, which was stopped in its turn for %.3g s\n",
                           (unsigned long long)pid, (double)grace_ns / 1e9);
     if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
-        return; /* there is nobody to tell */
+        return; /* stderr is not usable */
 }
 
 /* The turn stands still. If its member has died, take it from there. One that is stopped may be passed over, unless it
@@ -155,7 +155,7 @@ static void look_after(struct weft_turnstile *mine, uint64_t turn, struct weft_w
 {
     struct weft_lane *lane = mine->lane;
     unsigned slot = weft_slot_of(turn);
-    struct weft_member nobody = {0}, *member = slot < WEFT_LANE_MEMBERS ? &lane->members[slot] : &nobody;
+    struct weft_member none = {0}, *member = slot < WEFT_LANE_MEMBERS ? &lane->members[slot] : &none;
     uint64_t pid = member->pid, start = member->start, since = member->waits_since;
     enum weft_life life = pid == mine->pid ? WEFT_GONE : weft_life_of_member(lane, member); /* ours is another slot */
     bool stands_too_long = weft_stands_too_long(watch, life, turn, weft_stopped_grace(lane));
@@ -257,7 +257,7 @@ uint64_t weft_take_turn(struct weft_turnstile *mine)
             me->waits_since = began;
         weft_fail_point("waiting");
         uint64_t turn = mine->lane->turn;
-        if (weft_slot_of(turn) == WEFT_NOBODY) {
+        if (weft_slot_of(turn) == WEFT_NO_MEMBER) {
             hand_on(mine, turn);
         } else if (weft_slot_of(turn) == mine->slot) {
             if (accept_turn(mine, turn))

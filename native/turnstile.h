@@ -1,9 +1,9 @@
 /* Taking turns in a lane. One process joins a lane at most once; one of its threads takes and releases turns.
  * Nothing here knows what the lane's memory is used for. Never calls malloc, never exits.
  *
- * A turn is offered by whoever had the last one, and accepted by the member itself; both by compare-and-swap of the
+ * A turn is offered by the member that had the last one and accepted by the next; both by compare-and-swap of the
  * lane's `turn`, whose generation only grows. So whatever a process saw before it was delayed, stopped or killed, its
- * swap fails if the world has moved on; and whoever waits can set right what a dead process left half done. */
+ * swap fails if the world has moved on; and a waiter can repair what a dead process left half done. */
 #ifndef WEFT_TURNSTILE_H
 #define WEFT_TURNSTILE_H
 
@@ -20,7 +20,7 @@ struct weft_turnstile {
     int page;    /* the lane's file, open; 0 = none: ours are above the standard three */
     int memory;  /* the lane's memory, open */
     unsigned slot;
-    uint64_t pid, start; /* who we are */
+    uint64_t pid, start; /* this process */
     uint64_t turn;       /* the one we hold, as in the page; 0 = none */
     uint64_t began_ns;   /* of that turn */
     uint64_t looked_ns;  /* when we last looked whether the others live */
@@ -39,11 +39,11 @@ int weft_join(struct weft_turnstile *mine, const char *path, uint64_t capacity, 
  * damaged, or our slot has been given to another) gives UINT64_MAX: then we are no member. */
 uint64_t weft_take_turn(struct weft_turnstile *mine);
 
-/* Give the turn to the waiting member with the smallest key, to nobody if none waits. Without a turn, nothing. */
+/* Give the turn to the waiting member with the smallest key, to none if none waits. Without a turn, nothing. */
 void weft_release_turn(struct weft_turnstile *mine);
 
 /* A step is over and another will follow: release, and wait for the next turn without sleeping. So our key counts among
- * those who wait, which is what makes FIFO, SRTF and priority. weft_take_turn comes for it; who does not come within
+ * those who wait, which is what makes FIFO, SRTF and priority. weft_take_turn accepts it; a member that does not within
  * some milliseconds is passed. For one that has come too late three times in a row no place is kept until it comes in
  * time again: all others would stand still meanwhile. */
 void weft_pass_turn(struct weft_turnstile *mine);
@@ -66,7 +66,7 @@ uint64_t weft_most_needed(const struct weft_turnstile *mine);
 /* Whether it lives as a member: it has not replaced itself by another program. */
 enum weft_life weft_life_of_member(const struct weft_lane *lane, const struct weft_member *member);
 
-/* Free the slots of members that have died; not now if somebody is joining or leaving, who does it then. */
+/* Free the slots of members that have died; not now if another process is joining or leaving: that one does it. */
 void weft_free_slots(struct weft_turnstile *mine);
 
 /* Whether another member waits for the turn. */

@@ -15,7 +15,7 @@ struct weft_metric {
 };
 
 struct weft_page {
-    /* written once, by whoever launches the task */
+    /* written once, by the launcher of the task */
     uint64_t magic;
     uint64_t version;
     uint64_t size;
@@ -43,7 +43,7 @@ struct weft_page {
     uint64_t state;     /* generation it answers << 8 | state; the coordinator waits on its lower half */
     uint64_t step;      /* steps completed */
     uint64_t heartbeat; /* monotonic nanoseconds */
-    uint64_t source;    /* what tells the boundary */
+    uint64_t source;    /* where step boundaries come from */
     uint64_t persistent; /* bytes; this and the next, overflow and idle to peak are the native library's */
     uint64_t ephemeral;
     uint64_t host;

@@ -32,7 +32,7 @@ struct entry { /* of a folder, as the kernel gives it */
 static struct {
     int signal;
     atomic_uint stop; /* the number of the present stop, 0 = go */
-    atomic_uint standing;
+    atomic_uint parked;
     uint32_t stops;
     bool has_failed;  /* the last one did */
     bool has_workers; /* of the kernel, among its threads */
@@ -72,11 +72,11 @@ static void stand(void)
     unsigned stop = atomic_load(&world.stop);
     if (stop) {
         note_answer();
-        atomic_fetch_add(&world.standing, 1);
-        wake_all(&world.standing);
+        atomic_fetch_add(&world.parked, 1);
+        wake_all(&world.parked);
         while (atomic_load(&world.stop) == stop)
             sleep_on(&world.stop, stop, 0);
-        atomic_fetch_sub(&world.standing, 1);
+        atomic_fetch_sub(&world.parked, 1);
     }
 }
 
@@ -167,7 +167,7 @@ static unsigned ended(pid_t process)
 
 static void name(pid_t thread, const struct weft_thread_status *now)
 {
-    const char *what = now->is_kernel_worker ? "is the kernel's and carries out a request of io_uring"
+    const char *what = now->is_kernel_worker ? "belongs to the kernel and carries out a request of io_uring"
                        : !now->is_blocked    ? "was not scheduled in time, or waits for a device"
                        : now->state == 'S'   ? "sleeps and blocks every signal, those of libc too"
                                              : "runs and blocks every signal, those of libc too";
@@ -210,15 +210,15 @@ static unsigned look_at_silent(bool *is_vain)
 static bool await_answers(int64_t began, int64_t patience)
 {
     for (pid_t process = getpid();;) {
-        unsigned standing = atomic_load(&world.standing);
+        unsigned parked = atomic_load(&world.parked);
         int64_t waited = now_ns() - began;
         bool is_vain = false, is_closer = waited > LOOK_CLOSER_NS || world.has_workers;
-        unsigned idle = standing < world.asked_count && is_closer ? look_at_silent(&is_vain) : 0;
-        if (standing + idle + ended(process) >= world.asked_count)
+        unsigned idle = parked < world.asked_count && is_closer ? look_at_silent(&is_vain) : 0;
+        if (parked + idle + ended(process) >= world.asked_count)
             return true;
         if (is_vain || waited > patience)
             return false;
-        sleep_on(&world.standing, standing, LOOK_EVERY_NS);
+        sleep_on(&world.parked, parked, LOOK_EVERY_NS);
     }
 }
 
@@ -231,7 +231,7 @@ static bool is_still_silent(int64_t began, int64_t patience)
         name(world.silent.thread, &now);
         if (sleeps_on(world.silent.thread, &now) || now_ns() - began > patience)
             return true;
-        sleep_on(&world.standing, 0, LOOK_EVERY_NS); /* no thread stands here; this only waits */
+        sleep_on(&world.parked, 0, LOOK_EVERY_NS); /* no thread is parked here; this only waits */
     }
     return false;
 }
@@ -268,14 +268,14 @@ void weft_world_go(void)
 {
     atomic_store(&world.stop, 0);
     wake_all(&world.stop);
-    /* The next stop must not count those who still leave this one. */
-    unsigned standing;
-    while ((standing = atomic_load(&world.standing)) != 0)
-        sleep_on(&world.standing, standing, LOOK_EVERY_NS);
+    /* The next stop must not count threads that are still leaving this one. */
+    unsigned parked;
+    while ((parked = atomic_load(&world.parked)) != 0)
+        sleep_on(&world.parked, parked, LOOK_EVERY_NS);
 }
 
 void weft_world_after_fork(void)
 {
     atomic_store(&world.stop, 0);
-    atomic_store(&world.standing, 0);
+    atomic_store(&world.parked, 0);
 }

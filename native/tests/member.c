@@ -31,7 +31,7 @@ struct entry {
 struct shared {
     uint64_t pattern[WORDS];
     uint64_t entries_count;
-    struct entry entries[MOST_ENTRIES]; /* who had the turn, and what it had used before */
+    struct entry entries[MOST_ENTRIES]; /* the member that had the turn, and what it had used before */
 };
 
 static struct {

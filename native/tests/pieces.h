@@ -1,4 +1,4 @@
-/* What the stories about memory have in common: blocks whose contents tell whose they are, and threads beside the story. */
+/* What the stories about memory share: blocks whose contents identify their owner, and threads beside the story. */
 #ifndef WEFT_PIECES_H
 #define WEFT_PIECES_H
 
@@ -52,7 +52,7 @@ static void begin(uint64_t limit)
     begin_with(&weft_cpu, a_tier(), limit, false);
 }
 
-/* A block with contents that tell whose they are. */
+/* A block with contents that identify its owner. */
 struct piece {
     uint8_t *at;
     size_t bytes;
@@ -217,7 +217,7 @@ struct churner {
 static void *take_and_give(void *with)
 {
     const struct churner *churner = with;
-    uint64_t state_of_chance = (churner->seed + telling.seed * 1000) | 1;
+    uint64_t state_of_chance = (churner->seed + this_story.seed * 1000) | 1;
     struct piece pieces[CHURNED] = {0};
     atomic_fetch_add(&started, 1);
     while (!atomic_load(&is_over)) {

@@ -1,4 +1,4 @@
-/* Tests as stories: each is a function whose name is a sentence. Every story is told in a process of its own, because
+/* Tests as stories: each is a function whose name is a sentence. Every story runs in a process of its own, because
  * the library has one state a process, and within a given time, because what goes wrong may be that nothing goes on.
  *
  *     PROGRAM [--seed N] [--rounds N] [--list | STORY]
@@ -34,7 +34,7 @@ static struct {
     uint64_t seed;
     unsigned rounds; /* how many times longer than usual; for stress */
     uint64_t state;
-} telling = {.name = "", .seed = 1, .rounds = 1};
+} this_story = {.name = "", .seed = 1, .rounds = 1};
 
 #define holds(condition, ...)                                                                                          \
     do {                                                                                                               \
@@ -44,8 +44,8 @@ static struct {
 
 _Noreturn static void story_ends_badly(const char *file, int line, const char *condition, const char *why)
 {
-    fprintf(stderr, "%s:%d: in %s (seed %llu): it does not hold that %s %s\n", file, line, telling.name,
-            (unsigned long long)telling.seed, condition, why);
+    fprintf(stderr, "%s:%d: in %s (seed %llu): it does not hold that %s %s\n", file, line, this_story.name,
+            (unsigned long long)this_story.seed, condition, why);
     fflush(stdout);
     _exit(1);
 }
@@ -68,7 +68,7 @@ static uint64_t chance_of(uint64_t *state, uint64_t below)
 
 static uint64_t chance(uint64_t below)
 {
-    return chance_of(&telling.state, below);
+    return chance_of(&this_story.state, below);
 }
 
 static int tell(const struct story *story)
@@ -76,9 +76,9 @@ static int tell(const struct story *story)
     fflush(stdout);
     pid_t teller = fork();
     if (teller == 0) {
-        telling.name = story->name;
-        telling.state = telling.seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
-        alarm(STORY_SECONDS * telling.rounds);
+        this_story.name = story->name;
+        this_story.state = this_story.seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
+        alarm(STORY_SECONDS * this_story.rounds);
         story->tell();
         fflush(stdout);
         _exit(0);
@@ -88,7 +88,7 @@ static int tell(const struct story *story)
         continue;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     const char *end = code == 0 ? "ok" : code == STORY_SKIPPED ? "skipped" : code == 128 + SIGALRM ? "HANGS" : "FAILS";
-    printf("%-7s %s (seed %llu)\n", end, story->name, (unsigned long long)telling.seed);
+    printf("%-7s %s (seed %llu)\n", end, story->name, (unsigned long long)this_story.seed);
     return code;
 }
 
@@ -103,9 +103,9 @@ static int tell_stories(int argc, char **argv, const struct story *stories, size
             return 0;
         }
         if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
-            telling.seed = strtoull(argv[++i], NULL, 10);
+            this_story.seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
-            telling.rounds = (unsigned)strtoul(argv[++i], NULL, 10);
+            this_story.rounds = (unsigned)strtoul(argv[++i], NULL, 10);
         else
             only = argv[i];
     }

@@ -128,7 +128,7 @@ static void give_everything(void)
 static void blocks_never_overlap_and_keep_what_is_written(void)
 {
     begin(96 * MIB);
-    for (unsigned i = 0; i < 6000 * telling.rounds; i++)
+    for (unsigned i = 0; i < 6000 * this_story.rounds; i++)
         if (held == MANY || (held && chance(100) < 48) || !take_a_piece(arena.range.bytes))
             give_a_piece();
     for (unsigned i = 0; i < held; i++)
@@ -140,7 +140,7 @@ static void everything_given_back_is_one_block_again(void)
 {
     begin(64 * MIB);
     uint32_t made = 0;
-    for (unsigned round = 0; round < 12 * telling.rounds; round++) {
+    for (unsigned round = 0; round < 12 * this_story.rounds; round++) {
         while (held < 100 && take_a_piece(arena.range.bytes))
             continue;
         give_everything();
@@ -156,7 +156,7 @@ static void a_full_range_says_no_and_stays_right(void)
 {
     begin(4 * MIB);
     unsigned refused = 0;
-    for (unsigned i = 0; i < 4000 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 4000 * this_story.rounds; i++) {
         if (held < MANY && take_a_piece(arena.range.bytes))
             continue;
         refused++;
@@ -178,7 +178,7 @@ static void a_full_range_says_no_and_stays_right(void)
 static void nothing_is_taken_past_the_end_asked_for(void)
 {
     begin(64 * MIB);
-    for (unsigned i = 0; i < 3000 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 3000 * this_story.rounds; i++) {
         size_t end = (1 + chance(16)) * MIB - chance(5000);
         if (held == MANY || !take_a_piece(end)) {
             if (held)
@@ -242,8 +242,8 @@ static uint32_t some_free_block(void)
 static void free_memory_that_was_used_is_known_as_dirty_until_cleaned(void)
 {
     begin(HULL_RANGE);
-    holds(arena.dirty == 0, "what nobody has used has no pages");
-    for (unsigned i = 0; i < 4000 * telling.rounds; i++) {
+    holds(arena.dirty == 0, "memory that was never used has no pages");
+    for (unsigned i = 0; i < 4000 * this_story.rounds; i++) {
         uint64_t what = chance(100);
         if (what < 5) {
             uint32_t block = some_free_block();
@@ -341,7 +341,7 @@ static void training_steps_lose_little_to_fragmentation(void)
     begin((size_t)4 << 30);
     for (unsigned i = 0; i < 60; i++) /* parameters, with gradients and momentum */
         use(3 * (2048 + (i * 37633 % 590000)));
-    for (unsigned step = 0; step < 200 * telling.rounds; step++)
+    for (unsigned step = 0; step < 200 * this_story.rounds; step++)
         one_step(step % 10 == 9 ? 3 + chance(5) : 8); /* a shorter last batch in each epoch */
     all_is_right();
     double ratio = (double)highest / (double)most_live;
@@ -352,7 +352,7 @@ static void training_steps_lose_little_to_fragmentation(void)
 static void lengths_that_vary_lose_little_to_fragmentation(void)
 {
     begin((size_t)4 << 30);
-    for (unsigned step = 0; step < 300 * telling.rounds; step++) {
+    for (unsigned step = 0; step < 300 * this_story.rounds; step++) {
         uint32_t blocks[48];
         size_t length = 16 + chance(240);
         for (unsigned i = 0; i < 48; i++)

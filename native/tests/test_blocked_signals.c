@@ -95,7 +95,7 @@ static void threads_that_block_all_signals_by_libc_stop_awake_and_asleep(void)
     start(sleep_on_condition, NULL);
     start(count_on, &counters[4]);
     wait_until(&asleep, 4);
-    for (unsigned i = 0; i < 40 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 40 * this_story.rounds; i++) {
         holds(weft_world_stop(), "a thread that blocks signals stops");
         nobody_counts(5);
         weft_world_go();
@@ -125,7 +125,7 @@ static void a_program_may_change_its_users_and_groups_at_any_time(void)
     start(change_groups, &counters[1]);
     start(count_blocked, &counters[2]);
     start(count_on, &counters[3]);
-    for (unsigned i = 0; i < 150 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 150 * this_story.rounds; i++) {
         holds(weft_world_stop());
         if (i % 10 == 0)
             nobody_counts(4);

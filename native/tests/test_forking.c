@@ -199,7 +199,7 @@ static void forks_never_hang_while_others_take_and_give(void)
     struct churner churners[3] = {{1, 30000, false}, {2, 200000, false}, {3, 300000, false}};
     for (int i = 0; i < 3; i++)
         start(take_and_give, &churners[i]);
-    unsigned times = 200 * telling.rounds;
+    unsigned times = 200 * this_story.rounds;
     fork_and_wait(&times);
     join_all();
 }
@@ -210,9 +210,9 @@ static void forks_never_hang_while_the_world_stops(void)
     struct churner churners[2] = {{1, 30000, false}, {2, 200000, false}};
     for (int i = 0; i < 2; i++)
         start(take_and_give, &churners[i]);
-    unsigned times = 80 * telling.rounds;
+    unsigned times = 80 * this_story.rounds;
     start(fork_and_wait, &times);
-    for (unsigned i = 0; i < 60 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 60 * this_story.rounds; i++) {
         weft_memory_boundary(i % 2 ? NO_LIMIT : MIB, false);
         if (i % 5 == 0)
             holds(weft_memory_swap_out() == 0 && weft_memory_swap_in() == 0);

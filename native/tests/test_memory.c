@@ -10,7 +10,7 @@ static void what_is_on_the_device_is_never_over_the_limit(void)
     begin(limit);
     struct piece pieces[64] = {0};
     uint64_t most_overflow = 0;
-    for (unsigned i = 0; i < 3000 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 3000 * this_story.rounds; i++) {
         struct piece *piece = &pieces[chance(64)];
         if (piece->at)
             give(piece);
@@ -176,7 +176,7 @@ static void a_shrink_moves_blocks_out_and_a_grow_brings_them_back(void)
         pieces[i] = a_piece(4096 + chance(i % 4 ? 100000 : 1500000));
         all += pieces[i].bytes;
     }
-    for (unsigned i = 0; i < 12 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 12 * this_story.rounds; i++) {
         uint64_t limit = MIB + chance(all);
         weft_memory_boundary(limit, false);
         struct weft_native_state now = state();
@@ -203,12 +203,12 @@ static void no_write_is_lost_while_blocks_move(void)
         counted[i] = try_piece(64 * PAGE + 192, 4096, false);
         start(ways[i], &counted[i]);
     }
-    for (unsigned i = 0; i < 40 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 40 * this_story.rounds; i++) {
         weft_memory_boundary(i % 2 ? NO_LIMIT : 16384, false);
         holds(i % 2 ? state().overflow == 0 : state().overflow > 3 * MIB);
         usleep(500);
     }
-    for (unsigned i = 0; i < 20 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 20 * this_story.rounds; i++) {
         holds(weft_memory_swap_out() == 0);
         usleep(200);
         holds(weft_memory_swap_in() == 0);

@@ -2,7 +2,7 @@
 
 #include <semaphore.h>
 
-/* What two members share besides the lane: whose turn it is, and how large the lane is now. */
+/* What two members share besides the lane: the turn, and how large the lane is now. */
 struct table {
     sem_t turn[2];
     atomic_ulong reserved;
@@ -22,25 +22,25 @@ static void a_lane_for_two(void)
     sem_init(&table->turn[1], 1, 0);
 }
 
-static void wait_for_turn(int who)
+static void wait_for_turn(int self)
 {
-    while (sem_wait(&table->turn[who]) != 0)
+    while (sem_wait(&table->turn[self]) != 0)
         holds(errno == EINTR);
 }
 
 static void go_separate_ways(void (*member)(int))
 {
-    for (int who = 0; who < 2; who++) {
-        members[who] = fork();
-        if (members[who] == 0) {
-            alarm(STORY_SECONDS * telling.rounds);
-            telling.state += (uint64_t)(who + 1) * 7919;
-            member(who);
+    for (int self = 0; self < 2; self++) {
+        members[self] = fork();
+        if (members[self] == 0) {
+            alarm(STORY_SECONDS * this_story.rounds);
+            this_story.state += (uint64_t)(self + 1) * 7919;
+            member(self);
             _exit(0);
         }
     }
     int status, worst = 0;
-    for (int who = 0; who < 2; who++) {
+    for (int self = 0; self < 2; self++) {
         pid_t ended = wait(&status);
         worst = status ? status : worst;
         if (status) /* the other waits for a turn that will not come */
@@ -49,40 +49,40 @@ static void go_separate_ways(void (*member)(int))
     holds(worst == 0, "both members came to a good end");
 }
 
-static struct weft_boundary hand_over(int who, size_t capacity, bool poison)
+static struct weft_boundary hand_over(int self, size_t capacity, bool poison)
 {
     struct weft_boundary seen = weft_memory_boundary(NO_LIMIT, poison);
     atomic_store(&table->reserved, seen.lane_reserved);
-    sem_post(&table->turn[!who]);
-    wait_for_turn(who);
+    sem_post(&table->turn[!self]);
+    wait_for_turn(self);
     weft_memory_turn_begins(atomic_load(&table->reserved), capacity);
     return seen;
 }
 
-static void enter_lane(int who, size_t capacity)
+static void enter_lane(int self, size_t capacity)
 {
     begin(NO_LIMIT);
     holds(weft_memory_use_lane(lane_file, capacity, 0) == 0);
-    wait_for_turn(who);
+    wait_for_turn(self);
     weft_memory_boundary(NO_LIMIT, false); /* before the first step nothing is in the lane */
     weft_memory_turn_begins(atomic_load(&table->reserved), capacity);
 }
 
-static void leave_lane(int who)
+static void leave_lane(int self)
 {
     struct weft_boundary seen = weft_memory_boundary(NO_LIMIT, true);
     atomic_store(&table->reserved, seen.lane_reserved);
     atomic_fetch_add(&table->ended, 1);
-    sem_post(&table->turn[!who]);
+    sem_post(&table->turn[!self]);
 }
 
 /* Random steps: most of what is taken dies within its step, some lives on for a while. */
-static void live_in_the_lane(int who)
+static void live_in_the_lane(int self)
 {
-    enter_lane(who, 16 * MIB);
+    enter_lane(self, 16 * MIB);
     struct piece kept[16] = {0};
     uint64_t most_private = 0;
-    for (unsigned step = 0; step < 120 * telling.rounds; step++) {
+    for (unsigned step = 0; step < 120 * this_story.rounds; step++) {
         struct piece short_lived[12] = {0};
         for (int i = 0; i < 12; i++)
             short_lived[i] = a_young_piece(4096 + chance(step % 7 ? 60000 : 700000));
@@ -96,7 +96,7 @@ static void live_in_the_lane(int who)
         for (int i = 0; i < 16; i++)
             if (kept[i].at && chance(12) == 0)
                 give(&kept[i]);
-        hand_over(who, 16 * MIB, true);
+        hand_over(self, 16 * MIB, true);
         for (int i = 0; i < 16; i++)
             holds(kept[i].at == NULL || is_intact(&kept[i]), "a survivor is what it was");
         struct weft_native_state now = state();
@@ -106,7 +106,7 @@ static void live_in_the_lane(int who)
     for (int i = 0; i < 16; i++)
         if (kept[i].at)
             give(&kept[i]);
-    leave_lane(who);
+    leave_lane(self);
 }
 
 static void survivors_are_what_they_were_when_the_lane_comes_back(void)
@@ -115,21 +115,21 @@ static void survivors_are_what_they_were_when_the_lane_comes_back(void)
     go_separate_ways(live_in_the_lane);
 }
 
-static void write_to_survivors(int who)
+static void write_to_survivors(int self)
 {
     void *(*ways[])(void *) = {count_in_every_page, count_with_signals_blocked, wake_and_count_with_signals_blocked};
-    enter_lane(who, 16 * MIB);
-    for (unsigned step = 0; step < 15 * telling.rounds; step++) { /* of another size each time: not foreseen */
+    enter_lane(self, 16 * MIB);
+    for (unsigned step = 0; step < 15 * this_story.rounds; step++) { /* of another size each time: not foreseen */
         struct piece dies = a_young_piece(MIB), lives = a_young_piece((300 + step * 20) * PAGE + 1000);
         atomic_store(&is_over, false);
         start(ways[step % 3], &lives);
         give(&dies);
-        hand_over(who, 16 * MIB, true); /* it writes in our turn, in between, and in nobody's */
+        hand_over(self, 16 * MIB, true); /* it writes in our turn, in between, and in no turn */
         join_all();
         weft_memory_give(lives.at);
     }
     holds(state().copied_out >= 10);
-    leave_lane(who);
+    leave_lane(self);
 }
 
 static void other_threads_may_write_to_survivors_at_any_time(void)
@@ -138,9 +138,9 @@ static void other_threads_may_write_to_survivors_at_any_time(void)
     go_separate_ways(write_to_survivors);
 }
 
-static void learn_in_the_lane(int who)
+static void learn_in_the_lane(int self)
 {
-    enter_lane(who, 16 * MIB);
+    enter_lane(self, 16 * MIB);
     struct piece logits = {0};
     uint64_t settled = 0;
     for (int step = 0; step < 60; step++) {
@@ -150,14 +150,14 @@ static void learn_in_the_lane(int who)
         if (logits.at)
             give(&logits);
         logits = next;
-        hand_over(who, 16 * MIB, true);
+        hand_over(self, 16 * MIB, true);
         holds(is_intact(&logits));
         if (step == 4)
             settled = state().copied_out;
     }
     holds(settled > 0 && state().copied_out == settled, "kinds that outlive their step are known by then");
     holds(state().lane_private == 0, "and the pages of the first survivors are shared again");
-    leave_lane(who);
+    leave_lane(self);
 }
 
 static void kinds_that_outlive_their_step_are_learnt(void)
@@ -166,12 +166,12 @@ static void kinds_that_outlive_their_step_are_learnt(void)
     go_separate_ways(learn_in_the_lane);
 }
 
-static void change_habits(int who)
+static void change_habits(int self)
 {
-    enter_lane(who, 16 * MIB);
+    enter_lane(self, 16 * MIB);
     for (int step = 0; step < 4; step++) {
         struct piece lives = a_young_piece(500000);
-        hand_over(who, 16 * MIB, true);
+        hand_over(self, 16 * MIB, true);
         give(&lives);
     }
     holds(state().copied_out == 1);
@@ -180,9 +180,9 @@ static void change_habits(int who)
         if (step == 15)
             holds(state().lane_used >= 500000, "so it is in the lane again");
         give(&dies);
-        hand_over(who, 16 * MIB, true);
+        hand_over(self, 16 * MIB, true);
     }
-    leave_lane(who);
+    leave_lane(self);
 }
 
 static void a_kind_that_dies_within_its_step_again_is_in_the_lane_again(void)
@@ -191,9 +191,9 @@ static void a_kind_that_dies_within_its_step_again_is_in_the_lane_again(void)
     go_separate_ways(change_habits);
 }
 
-static void poisoned_member(int who)
+static void poisoned_member(int self)
 {
-    enter_lane(who, 16 * MIB);
+    enter_lane(self, 16 * MIB);
     for (int step = 0; step < 10; step++) {
         struct piece dies = a_young_piece(300000), lives = a_young_piece(77777);
         give(&dies);
@@ -215,10 +215,10 @@ static void poisoned_member(int who)
         }
         weft_memory_turn_begins(seen.lane_reserved, 16 * MIB);
         give(&lives);
-        hand_over(who, 16 * MIB, true);
+        hand_over(self, 16 * MIB, true);
     }
     holds(state().lane_private == 0);
-    leave_lane(who);
+    leave_lane(self);
 }
 
 static void a_lane_that_is_handed_over_is_full_of_nan(void)
@@ -255,7 +255,7 @@ static void the_lane_grows_as_needed_and_no_further_than_it_may(void)
     holds(weft_memory_use_lane(lane_file, capacity, 0) == 0);
     weft_memory_boundary(NO_LIMIT, false);
     uint64_t reserved = 0;
-    for (unsigned step = 0; step < 60 * telling.rounds; step++) {
+    for (unsigned step = 0; step < 60 * this_story.rounds; step++) {
         weft_memory_turn_begins(reserved, capacity);
         struct piece pieces[30];
         for (int i = 0; i < 30; i++) {
@@ -270,7 +270,7 @@ static void the_lane_grows_as_needed_and_no_further_than_it_may(void)
         holds(step == 0 || seen.lane_needs > MIB / 2);
         reserved = seen.lane_reserved;
         if (step % 5 == 0) {
-            uint64_t smaller = chance(reserved) / PAGE * PAGE; /* somebody has made it smaller */
+            uint64_t smaller = chance(reserved) / PAGE * PAGE; /* another member has made it smaller */
             holds(weft_cpu.share_shrink(lane_file, smaller, reserved) == 0);
             reserved = smaller;
             holds(is_intact(&pieces[7]));
@@ -350,7 +350,7 @@ static void survivors_of_a_lane_stay_when_another_is_joined(void)
     int files[2] = {lane_file, memfd_create("weft-lane", MFD_CLOEXEC)};
     struct piece kept[24] = {0};
     uint64_t reserved[2] = {0, 0};
-    for (unsigned round = 0; round < 40 * telling.rounds; round++) {
+    for (unsigned round = 0; round < 40 * this_story.rounds; round++) {
         int file = files[round % 2];
         holds(weft_memory_use_lane(file, 16 * MIB, reserved[round % 2]) == 0);
         weft_memory_boundary(NO_LIMIT, false);
@@ -450,7 +450,7 @@ static void who_leaves_with_what_could_not_be_copied_out_before_loses_nothing_in
     struct piece third = a_young_piece(120000);
     give(&second), give(&first);
     weft_memory_boundary(NO_LIMIT, true); /* the lane is garbage now */
-    holds(is_intact(&third), "it is known to be young, whoever died meanwhile");
+    holds(is_intact(&third), "it is known to be young, whichever block died meanwhile");
     give(&third);
 }
 

@@ -4,7 +4,7 @@ static void swapping_out_and_in_keeps_every_byte(void)
 {
     begin(NO_LIMIT);
     struct piece pieces[80];
-    for (unsigned round = 0; round < 6 * telling.rounds; round++) {
+    for (unsigned round = 0; round < 6 * this_story.rounds; round++) {
         for (int i = 0; i < 80; i++) /* odd sizes: neighbours share pages */
             pieces[i] = try_piece(4096 + chance(i % 5 ? 9000 : 400000), 64, false);
         for (int i = 0; i < 80; i += 3)
@@ -58,7 +58,7 @@ static void others_take_and_give_while_all_is_swapped_out(void)
     struct churner one = {1, 60000, false}, other = {2, 200000, false};
     start(take_and_give, &one);
     start(take_and_give, &other);
-    for (unsigned round = 0; round < 15 * telling.rounds; round++) {
+    for (unsigned round = 0; round < 15 * this_story.rounds; round++) {
         holds(weft_memory_swap_out() == 0);
         usleep(3000);
         int which = (int)chance(30);
@@ -77,7 +77,7 @@ static void the_limit_holds_while_others_take_and_all_is_swapped_out(void)
     struct piece pieces[12];
     for (int i = 0; i < 12; i++)
         pieces[i] = a_piece(300000);
-    for (unsigned round = 0; round < 6 * telling.rounds; round++) {
+    for (unsigned round = 0; round < 6 * this_story.rounds; round++) {
         holds(weft_memory_swap_out() == 0);
         for (int i = 0; i < 20; i++) {
             int which = (int)chance(12);
@@ -105,7 +105,7 @@ static void what_is_given_back_while_swapped_out_does_not_come_back(void)
     weft_memory_drop_caches();
     holds(weft_memory_swap_in() == 0);
     holds(resident_bytes(at, 40 * MIB) <= 40 * MIB / 10 || state().cached >= 36 * MIB,
-          "memory that nobody uses and nobody knows of");
+          "memory that is neither used nor known of");
     holds(is_intact(&kept));
 }
 

@@ -7,7 +7,7 @@ static void a_stopped_world_does_not_move(void)
 {
     weft_world_begin();
     start_counting(8);
-    for (unsigned i = 0; i < 15 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 15 * this_story.rounds; i++) {
         holds(weft_world_stop());
         nobody_counts(8);
         weft_world_go();
@@ -32,7 +32,7 @@ static void stops_may_follow_each_other_at_once(void)
 {
     weft_world_begin();
     start_counting(4);
-    for (unsigned i = 0; i < 60 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 60 * this_story.rounds; i++) {
         holds(weft_world_stop());
         unsigned long seen[4];
         for (int each = 0; each < 4; each++)
@@ -180,7 +180,7 @@ static void threads_may_begin_and_end_while_the_world_is_stopped(void)
     for (int i = 0; i < 4; i++)
         start(beget, &moves[i]);
     wait_until(&lives, 20);
-    for (unsigned i = 0; i < 200 * telling.rounds; i++) {
+    for (unsigned i = 0; i < 200 * this_story.rounds; i++) {
         holds(weft_world_stop());
         unsigned long seen[4], lived = atomic_load(&lives);
         for (int each = 0; each < 4; each++)

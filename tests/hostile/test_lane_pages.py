@@ -1,6 +1,6 @@
 """A member of a lane that writes to the lane's page, or to its memory. The others neither crash nor hang.
 
-What they compute may suffer: who shares a lane shares tensors, and no check keeps a member from writing there.
+What they compute may suffer: members of a lane share tensors, and no check keeps a member from writing there.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ DAMAGES: dict[str, Damage] = {
     "a turn of a slot that does not exist": words((lane_page.TURN, 3 << 8 | 200)),
     "a turn of an empty slot, accepted": words((lane_page.TURN, 0x1001 << 8 | 61)),
     "a turn of all ones": words((lane_page.TURN, ALL_ONES)),
-    "a turn of nobody": words((lane_page.TURN, lane_page.NOBODY)),
+    "a turn of nobody": words((lane_page.TURN, lane_page.NO_MEMBER)),
     "capacity and reserved of all ones": words((lane_page.CAPACITY, ALL_ONES), (lane_page.RESERVED, ALL_ONES)),
     "no capacity": words((lane_page.CAPACITY, 0)),
     "no grace for the stopped": words((lane_page.STOPPED_GRACE, 0)),

@@ -77,12 +77,12 @@ def test_every_function_of_the_library_is_known_by_its_arguments() -> None:
 
 @compiled
 def test_the_c_header_lays_out_the_same_lane(tmp_path: Path) -> None:
-    sizes = {"MEMBER_WORDS", "NOBODY"}
+    sizes = {"MEMBER_WORDS", "NO_MEMBER"}
     of_lane = {n: v for n, v in vars(lane_page).items() if n.isupper() and n not in sizes and not n.startswith("LANE_")}
     of_member = {n: v for n, v in vars(lane_page.Member).items() if n.isupper()}
     lines = [f"offsetof(struct weft_lane, {n.lower()}) / 8" for n in of_lane]
     lines += [f"offsetof(struct weft_member, {n.lower()}) / 8" for n in of_member]
-    lines += ["sizeof(struct weft_member) / 8", "WEFT_NOBODY", "WEFT_LANE_BYTES", "WEFT_LANE_MAGIC"]
+    lines += ["sizeof(struct weft_member) / 8", "WEFT_NO_MEMBER", "WEFT_LANE_BYTES", "WEFT_LANE_MAGIC"]
     lines += ["WEFT_LANE_VERSION", "WEFT_LANE_MEMBERS"]
     body = "\n".join(f'printf("%llu\\n", (unsigned long long)({line}));' for line in lines)
     source = tmp_path / "lane.c"
@@ -92,7 +92,7 @@ def test_the_c_header_lays_out_the_same_lane(tmp_path: Path) -> None:
     )
     subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", str(source), "-o", str(tmp_path / "lane")], check=True)
     printed = subprocess.run([str(tmp_path / "lane")], capture_output=True, text=True, check=True).stdout
-    fixed = [lane_page.MEMBER_WORDS, lane_page.NOBODY, lane_page.LANE_BYTES, lane_page.LANE_MAGIC]
+    fixed = [lane_page.MEMBER_WORDS, lane_page.NO_MEMBER, lane_page.LANE_BYTES, lane_page.LANE_MAGIC]
     in_python = [*of_lane.values(), *of_member.values(), *fixed, lane_page.LANE_VERSION, lane_page.LANE_MEMBERS]
     assert list(map(int, printed.split())) == in_python
 
@@ -225,7 +225,7 @@ def test_a_lane_that_cannot_be_joined_is_said_and_the_job_runs_on(lane: str, pag
     more = {"LD_PRELOAD": LIBRARY, "WEFT_LANE": path, "WEFT_LANE_CAPACITY": str(1 << 30)}
     done = injected(page, code, **more)
     assert (done.returncode, done.stdout) == (0, "done\n")
-    assert re.fullmatch(r"weft: no lane: .*; running on without\n", done.stderr)
+    assert re.fullmatch(r"weft: no lane: .*; continuing without\n", done.stderr)
     assert (page.parent / "foreign").read_bytes() == b"not a lane" * 1000
     with attach(page) as task:
         assert (task.step, task.status().ranks[0].turns) == (5, 0)

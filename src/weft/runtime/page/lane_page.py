@@ -1,6 +1,6 @@
-"""A lane's page, word by word, for whoever looks at it. Its C twin is native/weft_lane.h; a test compares them.
+"""A lane's page, word by word, for processes outside the lane. Its C twin is native/weft_lane.h; a test compares them.
 
-Only the members of a lane write it. Their bases and weights may be changed from outside, and its capacity.
+Only the members of a lane write it. Bases, weights and the capacity may also be changed from outside.
 """
 
 import os
@@ -9,7 +9,7 @@ import struct
 from typing import Tuple
 
 LANE_BYTES = 8192
-LANE_MAGIC = 0x454E414C54464557  # "WEFTLANE" as it stands in the file
+LANE_MAGIC = 0x454E414C54464557  # "WEFTLANE" in the file
 LANE_VERSION = 1
 LANE_MEMBERS = 62
 
@@ -20,19 +20,19 @@ PID_NAMESPACE = 3
 OWNER = 4  # uid
 CAPACITY = 5  # bytes the lane may grow to
 RESERVED = 6  # bytes that are really there
-TURN = 7  # generation << 8 | the member whose turn it is, or NOBODY
+TURN = 7  # generation << 8 | the member that has the turn, or NO_MEMBER
 STOPPED_GRACE = 8  # nanoseconds after which a holder that is stopped is killed
 HANDOVERS = 9
 BEREAVED = 10  # turns taken from members that had died
 MEMBERS = 16  # 62 times:
 MEMBER_WORDS = 16
-NOBODY = 0xFF
+NO_MEMBER = 0xFF
 
 
 class Member:
     """The words of one member."""
 
-    PID = 0  # 0 = nobody
+    PID = 0  # 0 = a free slot
     START = 1  # as in /proc/PID/stat
     MEMORY = 2
     BASE = 3  # with its sign
@@ -48,7 +48,7 @@ class Member:
 
 
 def number_of(device: int, lane: int) -> int:
-    """A lane of a device as the word LANE of a control page says it; 0 for none."""
+    """A lane of a device as the word LANE of a control page holds it; 0 for none."""
     return (device + 1) << 32 | lane if lane else 0
 
 
@@ -76,7 +76,7 @@ def check(path: str) -> None:
 
 
 def open_file(path: str) -> int:
-    """Whatever stands at `path`, this neither waits nor follows a link."""
+    """Whatever is at `path`, this neither waits nor follows a link."""
     return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
@@ -99,4 +99,4 @@ def _check(path: str, status: os.stat_result, fd: int) -> None:
     if size != LANE_BYTES or status.st_size < LANE_BYTES:
         raise LaneError("%s is a damaged lane: %d bytes long" % (path, status.st_size))
     if status.st_uid != os.getuid():
-        raise LaneError("%s is a lane of another user: who shares a lane shows tensors" % path)
+        raise LaneError("%s is a lane of another user: members of a lane can read each other's tensors" % path)
