@@ -73,7 +73,7 @@ def test_a_script_runs_though_a_file_of_the_runtime_is_damaged(tmp_path: Path, p
     (runtime / "hooks" / "install.py").write_text("import nothing_of_that_name\n")
     under = injected(page, "-c", "import torch; print(1)", PYTHONPATH=str(runtime / "inject"))
     assert (under.stdout, under.returncode) == ("1\n", 0)
-    assert under.stderr.startswith("weft: steps cannot be seen: ModuleNotFoundError")
+    assert under.stderr.startswith("weft: step boundaries are unavailable: ModuleNotFoundError")
 
 
 def test_nothing_is_imported_that_the_script_does_not_import(page: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_page_that_cannot_be_used_is_said_and_the_script_runs_as_if_bare(damag
     before = page.read_bytes() if page.exists() else None
     done = injected(page, "-c", "import weft\nfor i in range(3):\n  with weft.step(): print(i)")
     assert (done.returncode, done.stdout) == (0, "0\n1\n2\n")
-    assert re.fullmatch(rf"weft: .*{said}.*; running on without step boundaries\n", done.stderr)
+    assert re.fullmatch(rf"weft: .*{said}.*; continuing without step boundaries\n", done.stderr)
     assert (page.read_bytes() if page.exists() else None) == before
 
 

@@ -250,7 +250,7 @@ def test_what_keeps_a_run_from_going_on_as_it_was_is_said(tmp_path: Path) -> Non
     assert tuned.err.count("the loader's workers are persistent") == 1
     assert gang.code == 0
     assert gang.err == (
-        "weft: this rank has checkpoints of step 3, 6, but the ranks have none in common: the run starts anew\n"
+        "weft: this rank has checkpoints of step 3, 6, but the ranks have none in common: starting from the beginning\n"
     )
     assert damaged.out == "from step 3\n"
     assert "000000000006" in damaged.err

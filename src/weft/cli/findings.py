@@ -76,7 +76,7 @@ def _native() -> Finding:
     library, why_not = the_library()
     if library:
         return Finding("native library", True, f"{library}, version {VERSION}")
-    hint = "with a C compiler (cc, or CC=...) on this machine, install weft again: pip install --force-reinstall ."
+    hint = "with a C compiler (cc, or CC=...) on this machine, reinstall weft: pip install --force-reinstall ."
     return Finding("native library", False, f"{why_not}; off are {OFF_WITHOUT_LIBRARY}", hint)
 
 

@@ -1,4 +1,4 @@
-"""This process, as the control page sees it: it counts steps, and at each boundary looks at what the page asks for."""
+"""This process towards its control page: it counts steps, and at each boundary does what the page requests."""
 
 import os
 from threading import RLock
@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Optional
 
 from . import allocator
 from .allocator import Native, NativeError
-from .log import tell, tell_once
+from .log import warn, warn_once
 from .page import layout
 from .page.layout import RankState, StepSource
 from .page.page_file import Metrics, Page, PageError, claim_page
@@ -18,7 +18,7 @@ WEIGH_EVERY_NS = 1_000_000_000
 
 
 class Agent:
-    """It claims the page when the first step is seen, not before.
+    """Claims the page when the first step is seen, not before.
 
     Processes that only import torch (torchrun itself, DataLoader workers) never do, and ranks that find it taken claim
     a page beside it.
@@ -33,14 +33,14 @@ class Agent:
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        """A forked child is another process: the claim, the page and the steps are its parent's."""
+        """A forked child is another process: the claim, the page and the steps belong to its parent."""
         self.step = 0
         self.source = StepSource.NONE
         self._page: Optional[Page] = None
         self._words: Any = None
-        self._unclaimed: Optional[Native] = None  # it serves this process, but knows no page yet
+        self._unclaimed: Optional[Native] = None  # serves this process, but has no page yet
         self._native: Optional[Native] = None
-        self._lane = 0  # the page's word when we joined it
+        self._lane = 0  # the page's value when we joined it
         self._lock = RLock()  # the page is claimed by one thread, and turns are released and taken by one at a time
         self._pausing: Optional[Pausing] = None
         self._metrics: Optional[Metrics] = None
@@ -50,14 +50,14 @@ class Agent:
         self._durations = 0
 
     def count(self, source: int) -> None:
-        """A step has ended, and we stand somewhere after its boundary."""
+        """A step ended some time ago: count it, without a boundary."""
         if source == self.source or self.begin(source):
             self.step += 1
             self._words[layout.STEP] = self.step
             self._began_ns = 0
 
     def boundary(self, source: int) -> None:
-        """A step has ended just now. Costs a few microseconds when nothing is asked for."""
+        """A step has just ended. Costs a few microseconds when nothing is requested."""
         if self._is_off or source < self.source:
             return
         with self._lock:
@@ -67,7 +67,7 @@ class Agent:
                 self._end_step(self._native)
 
     def _end_step(self, native: Optional[Native]) -> None:
-        # Rest first: what the duty inserts in it is in `not_own_ns` as well.
+        # Rest first: the idle time that the duty inserts there is part of `not_own_ns`.
         not_own_ns = 0 if native is None else native.rest()
         words, now = self._words, monotonic_ns()
         self.step += 1
@@ -90,16 +90,16 @@ class Agent:
             self._began_ns = monotonic_ns()
 
     def serve(self) -> None:
-        """PyTorch has just come: what it allocates is for the native library to serve, if that is under this process.
+        """PyTorch was just imported: the native library, if preloaded, serves its allocations from now on.
 
-        Whose page it is to keep is said once that is claimed, by the thread that steps.
+        The page is handed to it once the stepping thread has claimed one.
         """
         self._unclaimed = allocator.serve(self.path, self._page)
 
     def begin(self, source: int, step: int = 0) -> bool:
-        """Steps are told by `source` from now on, if nothing more certain tells them. Counting starts anew."""
+        """Steps come from `source` from now on, unless a more certain source is in use. Counting restarts."""
         with self._lock:
-            if source == self.source:  # another thread was faster
+            if source == self.source:  # another thread was first
                 return True
             if self._is_off or source < self.source or not (self._words is not None or self._claim()):
                 return False
@@ -109,7 +109,7 @@ class Agent:
             return True
 
     def end(self) -> None:
-        """The interpreter ends, and everybody else who wanted to know has been told."""
+        """The interpreter ends; all other exit handlers have run."""
         if self._pausing is None:
             return
         self._leave_library()
@@ -117,13 +117,13 @@ class Agent:
         if state == RankState.RUNNING:
             self._pausing.say(RankState.ENDED)
         elif state == RankState.LEAVING and self._words[layout.WORLD] > 1:
-            leave_now()  # the threads of gloo abort an interpreter at its end now and then, and a failure it would seem
+            leave_now()  # gloo's threads sometimes abort an interpreter at its end, which would look like a failure
 
     def give_up(self, why: str) -> None:
-        """Run on as if bare, and say so: a page that cannot be used is no reason for a script to fail."""
+        """Continue as if bare, with a warning: a script must not fail because its page is unusable."""
         self._is_off = True
         self._leave_library()
-        tell("%s; running on without step boundaries" % why)
+        warn("%s; continuing without step boundaries" % why)
 
     def can_save(self, is_able: bool) -> None:
         self._show_ability(layout.CAN_CHECKPOINT, is_able)
@@ -169,7 +169,7 @@ class Agent:
         try:
             native.claim(self._page)
         except NativeError as error:
-            tell("the native library does not take this process: %s" % error)
+            warn("the native library cannot serve this process: %s" % error)
             return
         self._native = self._pausing.native = native
         self._show_ability(layout.CAN_SWAP, native.can_swap)
@@ -181,18 +181,18 @@ class Agent:
         self._show_ability(layout.IN_LANE, allocator.join_lane(native, self._page))
 
     def _change_lane(self, native: Native) -> None:
-        """Between two steps. Where there is no room to take along what is alive, it is tried again after the next."""
+        """Between two steps. Without room to move the live memory, it is tried again after the next step."""
         try:
             native.leave_lane()
         except NativeError as error:
-            tell_once("the lane cannot be left: %s" % error)
+            warn_once("the lane cannot be left: %s" % error)
             return
         self._join_lane(native)
 
     def _leave_library(self) -> None:
-        """No lane and no duty any more. What was allocated stays where it is."""
+        """Leave the lane and the duty. What was allocated stays where it is."""
         self._unclaimed = None
-        if self._native is not None and self._lock.acquire(blocking=False):  # else a thread stands at a boundary
+        if self._native is not None and self._lock.acquire(blocking=False):  # else a thread is at a boundary
             self._show_ability(layout.IN_LANE, False)
             self._native.leave()
             self._native = None
@@ -204,7 +204,7 @@ class Agent:
         if self._native is not None:
             self._native.let_pass()
         try:
-            self._pausing.stand(self.step)
+            self._pausing.wait(self.step)
         finally:
             self._began_ns = monotonic_ns()
             self._words[layout.PAUSED] += self._began_ns - began_ns

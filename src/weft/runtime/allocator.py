@@ -1,6 +1,6 @@
-"""The native library under this process, if it was preloaded: device memory, lanes and duty are its work.
+"""The native library below this process, if it was preloaded: it does device memory, lanes and duty.
 
-Its C side is native/weft_native.h. Nothing here is needed for a job to run: without the library it runs as it would.
+Its C side is native/weft_native.h. A job runs without the library too, as it would bare.
 """
 
 import ctypes
@@ -8,7 +8,7 @@ import os
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from .log import tell, tell_once
+from .log import warn, warn_once
 from .page import lane_page, layout
 from .page.page_file import Page, PageError, open_page
 from .torch_process import process_group
@@ -17,16 +17,16 @@ VERSION = 2
 FILE = "libweft.so"
 WHY_BYTES = 400
 OTHER_VERSION = "the native library %s is of version %d, and this weft knows %d: %s"
-WITHOUT = "running on without it: no limit, no lane, no duty"
-AGAIN = "install weft again, so that it is built again"
+WITHOUT = "continuing without it: no limit, no lane, no duty"
+AGAIN = "reinstall weft to rebuild it"
 
 
 class NativeError(Exception):
-    """The library could not do it; the message says why."""
+    """The library refused or failed; the message says why."""
 
 
 class NativeState(ctypes.Structure):
-    """What the library knows of this process's device memory; for people, tests and benchmarks."""
+    """The library's figures on this process's device memory, for users, tests and benchmarks."""
 
     NAMES = (
         "is_serving", "is_claimed", "is_member", "limit", "device", "peak", "overflow", "persistent", "ephemeral",
@@ -64,7 +64,7 @@ def library_path() -> Optional[str]:
 
 
 def why_not_usable(path: str) -> str:
-    """Why this library would be of no use to a job; empty if it would."""
+    """Why this library cannot be used for a job; empty if it can."""
     if " " in path or ":" in path:
         return "%s cannot be preloaded: a blank or a colon in its path would end it" % path
     try:
@@ -75,13 +75,13 @@ def why_not_usable(path: str) -> str:
 
 
 def preloaded() -> "Optional[Native]":
-    """The library under this process; None if there is none, or one of another version, which is then said."""
+    """The library below this process; None if there is none, or (with a warning) one of another version."""
     process = ctypes.CDLL(None)
     if not hasattr(process, "weft_native_version"):
         return None
     version = _version(process)
     if version != VERSION:
-        tell_once(OTHER_VERSION % (FILE, version, VERSION, WITHOUT))
+        warn_once(OTHER_VERSION % (FILE, version, VERSION, WITHOUT))
         return None
     return Native(process)
 
@@ -104,7 +104,7 @@ class Native:
         self.can_swap = False
 
     def begin(self, tier: str, limit_bytes: int, is_strict: bool) -> str:
-        """Serve what PyTorch allocates from now on. What it says then is for people: why nothing can overflow."""
+        """Serve PyTorch's allocations from now on. Returns a line for the user if nothing can overflow."""
         why = self._call("begin", os.fsencode(tier), limit_bytes, is_strict)
         self.can_swap = bool(tier) and not why
         return why
@@ -134,7 +134,7 @@ class Native:
         return state
 
     def _call(self, name: str, *arguments: object) -> str:
-        """Call one that may have a line to say."""
+        """Call a function that may return a line of text."""
         why = ctypes.create_string_buffer(WHY_BYTES)
         error = self._functions[name](*arguments, why, WHY_BYTES)
         said = why.value.decode("utf-8", "replace")
@@ -155,17 +155,17 @@ def _bound(library: ctypes.CDLL, name: str) -> Any:
 
 NOT_UNDER_US = "the native library is not under this process (was LD_PRELOAD changed?): it runs without %s"
 NOT_SERVING = "the native library cannot serve this process: %s; it runs without %s"
-NO_LANE = "no lane: %s; running on without"
+NO_LANE = "no lane: %s; continuing without"
 IN_A_GANG = "a rank of a gang would wait for its turn while the others wait for it"
 
 
 def serve(path: str, claimed: Optional[Page]) -> Optional[Native]:
-    """Serve what PyTorch allocates in this process, within the limit on the task's page; None if nobody does."""
+    """Serve PyTorch's allocations in this process, within the limit on the task's page; None without the library."""
     if claimed is not None:  # steps were seen before torch; to open and close the page again would drop the claim
         return _serve(claimed.words)
     try:
         page = open_page(path)
-    except PageError:  # which is said when the page is to be claimed
+    except PageError:  # reported when the page is to be claimed
         return None
     try:
         return _serve(page.words)
@@ -178,44 +178,44 @@ def _serve(words: Any) -> Optional[Native]:
     native = preloaded()
     if native is None:
         if tier is not None and _asked(words):
-            tell(NOT_UNDER_US % _asked(words))
+            warn(NOT_UNDER_US % _asked(words))
         return None
     try:
         why = native.begin(tier or "", words[layout.LIMIT], os.environ.get("WEFT_STRICT") == "1")
     except NativeError as error:
-        tell(NOT_SERVING % (error, _asked(words) or "it"))
+        warn(NOT_SERVING % (error, _asked(words) or "it"))
         return None
     if why:
-        tell(why)
+        warn(why)
     return native
 
 
 def _asked(words: Any) -> str:
-    """What only the library can give, of what this task is to have."""
+    """What this task is to have that needs the library."""
     asked = {"its limit": words[layout.LIMIT], "its duty": words[layout.DUTY] < 100, "its lane": _lane(words)}
     return ", ".join(what for what, is_asked in asked.items() if is_asked)
 
 
 def join_lane(native: Native, page: Page) -> bool:
-    """The one that its page says; whether it is in a lane now."""
+    """Join the lane that the page names, if any; whether it is in a lane now."""
     path = _lane(page.words)
     if not path:
         return False
     group = process_group()
     if group is not None and group.get_world_size() > 1:
-        tell(NO_LANE % IN_A_GANG)
+        warn(NO_LANE % IN_A_GANG)
         return False
     try:
         capacity_bytes = int(os.environ.get("WEFT_LANE_CAPACITY") or 0)
         native.join(path, capacity_bytes, _signed(page, layout.LANE_BASE), _signed(page, layout.LANE_WEIGHT))
     except (NativeError, ValueError) as error:
-        tell(NO_LANE % error)
+        warn(NO_LANE % error)
         return False
     return True
 
 
 def _lane(words: Any) -> str:
-    """The lane's page: one for good, or one of those in a folder, as whoever launched this task has chosen."""
+    """The path of the lane's page: by the number on the control page, or a fixed one, as the launcher chose."""
     if words[layout.LANE]:
         return lane_page.path_of(os.environ.get("WEFT_LANES", ""), words[layout.LANE])
     return os.environ.get("WEFT_LANE", "")

@@ -13,8 +13,8 @@ _times_reached: "Dict[str, int]" = {}
 def reach(name: str) -> None:
     """Die here if WEFT_FAIL_AT says so: by its name the first time, by "name:K" the K-th time.
 
-    WEFT_FAIL_WITH=STOP stops the process instead. With WEFT_FAIL_ONCE=FILE, only who removes FILE is meant: a process
-    that takes the place of a killed one comes through. WEFT_FAIL_EACH=FOLDER does the same for every point that has a
+    WEFT_FAIL_WITH=STOP stops the process instead. With WEFT_FAIL_ONCE=FILE, only the process that removes FILE
+    fails: the one that replaces it passes. WEFT_FAIL_EACH=FOLDER does the same for every point that has a
     file of its name there.
     """
     each = os.environ.get("WEFT_FAIL_EACH")

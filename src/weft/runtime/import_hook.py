@@ -1,4 +1,4 @@
-"""Notices imports; causes none. When the script brings in torch, its step boundaries begin to be watched."""
+"""An import hook that causes no imports. When the script imports torch, step boundaries begin to be watched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Sequence
 
 
-class Noticing:
+class ImportHook:
     """A finder that finds nothing itself: it lets the others find a module, and acts once that module is loaded."""
 
     def __init__(self, actions: dict[str, Callable[[ModuleType], None]]) -> None:
@@ -29,12 +29,12 @@ class Noticing:
         return None
 
     def _act_after(self, spec: ModuleSpec) -> None:
-        """Once it is loaded: many a spec is only looked for, to learn whether the module is there.
+        """Once it is loaded: many specs are only looked up, to learn whether the module exists.
 
         Importing marks a spec as being loaded, and takes the mark off at the end. We look at that mark instead of
-        loading the module ourselves, so that nothing of ours stands on the stack while its code runs.
+        loading the module ourselves, so that no frame of ours is on the stack while its code runs.
         """
-        noticing, kind = self, type(spec)
+        hook, kind = self, type(spec)
 
         class Loading(kind):  # type: ignore[valid-type, misc]
             @property
@@ -48,8 +48,8 @@ class Noticing:
                 self.__class__ = kind  # type: ignore[assignment]
                 self._initializing = False
                 module = sys.modules.get(self.name)
-                if module is not None and self.name in noticing.actions:
-                    noticing.actions.pop(self.name)(module)
+                if module is not None and self.name in hook.actions:
+                    hook.actions.pop(self.name)(module)
 
         spec.__dict__.pop("_initializing", None)
         spec.__class__ = Loading
@@ -58,9 +58,9 @@ class Noticing:
 def begin(page: str) -> None:
     """Called at the interpreter's start."""
 
-    noticing = Noticing({})
+    hook = ImportHook({})
 
-    def torch_came(torch: ModuleType) -> None:
+    def on_torch(torch: ModuleType) -> None:
         try:
             from .agent import the_agent
             from .hooks import install
@@ -68,20 +68,20 @@ def begin(page: str) -> None:
             agent = the_agent(page)
         except Exception as error:  # noqa: BLE001 -- a file of weft's is gone or damaged, and the script shall run
             if sys.stderr is not None:
-                sys.stderr.write("weft: steps cannot be seen: %s: %s\n" % (type(error).__name__, error))
+                sys.stderr.write("weft: step boundaries are unavailable: %s: %s\n" % (type(error).__name__, error))
             return
-        install.watch(torch, agent, noticing.actions)
+        install.watch(torch, agent, hook.actions)
 
-    def dynamo_came(trace_rules: ModuleType) -> None:
+    def on_dynamo(trace_rules: ModuleType) -> None:
         # Compiled code runs our hooks as they are. Tracing into them would add guards and graph breaks to the user's
         # program.
         trace_rules.add(__name__.partition(".")[0])
 
-    def script_over() -> None:
+    def on_exit() -> None:
         agent = sys.modules.get("weft_runtime.agent")
         if agent is not None:
             agent.the_agent(page).end()
 
-    noticing.actions.update({"torch": torch_came, "torch._dynamo.trace_rules": dynamo_came})
-    sys.meta_path.insert(0, noticing)
-    atexit.register(script_over)  # before anybody else's, so that it comes after all of them
+    hook.actions.update({"torch": on_torch, "torch._dynamo.trace_rules": on_dynamo})
+    sys.meta_path.insert(0, hook)
+    atexit.register(on_exit)  # registered first, so that it runs after all other handlers

@@ -1,4 +1,4 @@
-"""The job at a boundary, doing what its page asks for: standing, going deeper, leaving."""
+"""Pausing at a step boundary as the page requests: waiting, at one depth or deeper, and leaving."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Callable, NoReturn, Optional
 
 from .allocator import Native, NativeError
-from .log import tell
+from .log import warn
 from .page import layout
 from .page.futex import Waiter
 from .page.layout import Depth, RankState
@@ -16,11 +16,11 @@ from .torch_process import drop_caches, finish_device_work
 
 NO_PARTS = "the script has not called weft.init(model=…, optimizer=…), so nothing is known to save"
 NO_LIBRARY = "swap-out needs weft's native library, and nothing in this process is served by it"
-LOOK_EVERY_S = 1.0  # and then say that we are alive
+HEARTBEAT_S = 1.0
 
 
 class PauseRefusedError(Exception):
-    """A pause cannot go as deep as it was asked to. The message is for whoever asked."""
+    """A pause cannot reach the requested depth. The message goes to the coordinator."""
 
 
 class Pausing:
@@ -35,8 +35,8 @@ class Pausing:
         self._orders = Waiter(page, layout.REQUEST)
         self._answers = Waiter(page, layout.STATE)
 
-    def stand(self, step: int) -> None:
-        """Stand here, as deep as the page asks, until it asks for nothing more or for a later step."""
+    def wait(self, step: int) -> None:
+        """Wait here at the depth that the page requests, until it requests none or a later step."""
         words, answered, reached = self._words, 0, Depth.RUN
         try:
             while True:
@@ -52,11 +52,11 @@ class Pausing:
                     return  # to leave without having saved would lose the run
                 if depth == Depth.LEAVE:
                     self._leave(order)
-                # Together: a rank seen between the two is taken to be inside the next step.
+                # STEP and STATE together: a rank seen between the two seems to be inside the next step.
                 words[layout.STEP] = step
                 self.say(RankState.GATED if reached >= goal else RankState.REFUSED, order)
                 answered = order
-                self._orders.wait(order, LOOK_EVERY_S)
+                self._orders.wait(order, HEARTBEAT_S)
                 self._beat()
         finally:
             words[layout.STEP] = step
@@ -70,7 +70,7 @@ class Pausing:
         self._answers.wake()
 
     def _deepen(self, goal: int, reached: int) -> int:
-        """Go from one depth to a deeper one; how deep that came to be. The page's message says why not deeper."""
+        """Go deeper towards `goal` and return the depth reached. The page's message says why not deeper."""
         try:
             if reached < Depth.GATE:
                 finish_device_work()
@@ -90,7 +90,7 @@ class Pausing:
                 reached = Depth.CHECKPOINT
         except (PauseRefusedError, NativeError) as refused:
             self._page.message = str(refused)
-        except Exception as error:  # noqa: BLE001 -- of a state_dict, say; the script did not ask for this and runs on
+        except Exception as error:  # noqa: BLE001 -- from a state_dict, say; the script did not ask for this and continues
             self._page.message = "%s: %s" % (type(error).__name__, error)
         note_resident_bytes(self._words)
         return reached
@@ -104,15 +104,15 @@ class Pausing:
             raise PauseRefusedError(str(error).replace("no swap-out: ", "")) from error  # the coordinator says it
 
     def _swap_in(self) -> None:
-        """All is where it was again, or else usable where it is. If nothing is out, nothing is done."""
+        """Restore swapped-out memory; what cannot be moved back stays usable where it is."""
         if self.native is not None:
             try:
                 self.native.swap_in()
             except NativeError as error:
-                tell("%s; the job runs on, slower" % error)
+                warn("%s; the job continues, slower" % error)
 
     def _leave(self, order: int) -> NoReturn:
-        """End the process as an exception would that nobody catches: what the script has open is closed properly."""
+        """End the process by an uncaught exception: the script closes what it has open."""
         self.say(RankState.LEAVING, order)
         if threading.current_thread() is threading.main_thread():
             raise SystemExit(leaving_code())
@@ -122,7 +122,7 @@ class Pausing:
 
 
 def leaving_code() -> int:
-    """torchrun takes any code but 0 for a failure, ends the other ranks and may start them all anew."""
+    """torchrun takes any code but 0 for a failure, ends the other ranks and may restart them all."""
     return 0 if "TORCHELASTIC_RUN_ID" in os.environ else layout.LEFT_EXIT_CODE
 
 
@@ -133,6 +133,6 @@ def leave_now() -> NoReturn:
 
 
 def note_resident_bytes(words: Any) -> None:
-    """Write to the page what the process takes of the host's memory; left as it was if that cannot be learnt now."""
+    """Write the process's resident memory to the page; unchanged if it cannot be read now."""
     with suppress(OSError), open("/proc/self/statm", "rb") as statm:
         words[layout.HOST] = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -10,7 +10,7 @@ STATE, PARENT, GROUP, SESSION, START = 0, 1, 2, 3, 19
 
 
 def fields(pid: int) -> "List[bytes]":
-    """The fields after the name, which may hold anything; none if there is no such process."""
+    """The fields after the name; empty if there is no such process."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as stat:
             return stat.read().rpartition(b")")[2].split()

@@ -1,4 +1,4 @@
-"""What a script may say: its parts, its steps, its figures. Outside weft all of it does nothing.
+"""The SDK: a script's state, steps and metrics. Outside weft these functions do nothing.
 
 run = weft.init(model=model, optimizer=optimizer, scheduler=scheduler)
 for epoch in range(run.epoch, 10):
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from .checkpoint.run_state import Progress
 
-# Only the copy that was injected into a job speaks for it. Any other one, such as an installed weft of another version
-# that was imported where nothing was injected, has nobody to speak to.
+# Only the copy that was injected into a job acts for it. Any other one, such as an installed weft of another version
+# that was imported where nothing was injected, does nothing.
 PAGE = os.environ.get("WEFT_PAGE") if __name__.startswith("weft_runtime.") else None
 
 _begun: list[Progress] = []
@@ -34,7 +34,7 @@ def _progress() -> Progress | None:
 
 
 class Run:
-    """Where a run stands when its script begins: at the start, or where its last checkpoint was made."""
+    """The position of a run when its script begins: the start, or its last checkpoint."""
 
     def __init__(self, step: int = 0, epoch: int = 0, is_resumed: bool = False) -> None:
         self.step = step
@@ -95,7 +95,7 @@ class step:  # noqa: N801 -- used as a function: with weft.step():
 
 
 def report(**values: Any) -> None:
-    """Show figures of the run, such as loss=…, beside its steps. Up to eight names are kept."""
+    """Show metrics of the run, such as loss=…, beside its steps. Up to eight names are kept."""
     progress = _progress()
     if progress is not None:
         for name, figure in values.items():

@@ -1,4 +1,9 @@
-"""A folder that is open: what is done in it is done there, whatever becomes of its name meanwhile."""
+"""A folder of checkpoints: opened by descriptor, with durable writes, and read only if trusted.
+
+An open folder stays the same folder, whatever becomes of its name meanwhile. A checkpoint is a pickle, so loading one
+trusts all who could write it: it is loaded if only this user or root can have written it. The open file is checked,
+not its name, so what is done to the name or to the folders above changes nothing.
+"""
 
 import errno
 import os
@@ -8,9 +13,12 @@ from typing import BinaryIO, Iterator, List, Optional, cast
 
 from ..failpoints import reach
 
+FOLDER_MODE = 0o755  # less what the umask takes away: others may not write there
 FILE_MODE = 0o644  # less what the umask takes away: others may not write here, even if they may elsewhere
 NOT_A_FILE = "is no regular file"
 IS_A_LINK = "is a symbolic link"
+TRUST_VARIABLE = "WEFT_TRUST_CHECKPOINT"
+HINT = "; if you trust what is in it: --trust-checkpoint"
 
 
 class UntrustedError(OSError):
@@ -102,13 +110,9 @@ def _is_link(name: str, folder: "int | None") -> bool:
         return False
 
 
-VARIABLE = "WEFT_TRUST_CHECKPOINT"
-HINT = "; if you trust what is in it: --trust-checkpoint"
-
-
 def is_all_trusted() -> bool:
     """Whether the user has said so for this run (weft exec, run, submit --trust-checkpoint)."""
-    return os.environ.get(VARIABLE) == "1"
+    return os.environ.get(TRUST_VARIABLE) == "1"
 
 
 def distrust_of(descriptor: int) -> Optional[str]:
@@ -124,7 +128,7 @@ def distrust_of(descriptor: int) -> Optional[str]:
 
 
 def _is_private(group: int) -> bool:
-    """Whether nobody but this user is in the group, as where each user has one of the same name and umask is 002."""
+    """Whether this user alone is in the group, as where each user has one of the same name and umask is 002."""
     import grp
     import pwd
 
@@ -142,9 +146,6 @@ def _has_list(descriptor: int) -> bool:
         return bool(os.getxattr(descriptor, "system.posix_acl_access"))
     except OSError:
         return False
-
-
-FOLDER_MODE = 0o755  # less what the umask takes away: others may not write there
 
 
 def make_folder(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Where a run stands in its passes over a loader, and how another process gets there."""
+"""The position of a run in its passes over a loader, and how another process gets there."""
 
 import opcode
 import random
@@ -8,16 +8,16 @@ from itertools import islice
 from types import FrameType
 from typing import Any, Dict, Iterator, List, Optional
 
-from ..log import tell_once
+from ..log import warn_once
 from .rank_store import CheckpointError
 
 ITERATOR = (
     "weft.steps was given an iterator (%s), behind which it cannot see what the batches are drawn with: after a resume "
-    "they may be others. Instead of weft.steps(enumerate(loader)) write enumerate(weft.steps(loader))"
+    "they may differ. Instead of weft.steps(enumerate(loader)) write enumerate(weft.steps(loader))"
 )
 PERSISTENT_WORKERS = (
     "the loader's workers are persistent, and what they had drawn since the first epoch is in no checkpoint: random "
-    "augmentation in them goes on otherwise than it would have. Without persistent_workers=True it would be the same"
+    "augmentation in them will differ from an uninterrupted run. Without persistent_workers=True it would be the same"
 )
 SHORTER = (
     "the checkpoint was made after batch %d of a pass, but the loader now ends after %d: give it the same data and "
@@ -27,7 +27,7 @@ SHORTER = (
 DROP_ITERATOR = ("POP_TOP", "POP_ITER")
 
 
-class Place:
+class LoaderPosition:
     """Which pass a run is in (its epoch), and how many batches of it were used.
 
     A pass over the loader is repeated from its start to get to a position: the randomness it began with is restored,
@@ -45,14 +45,14 @@ class Place:
         self._resumed: Optional[Dict[str, Any]] = None  # until a pass begins there
 
     def begin_pass(self, loader: Any) -> Iterator[Any]:
-        """The batches of a pass that are still to be used."""
+        """The batches of a pass that are not used yet."""
         self._loader, self.is_in_pass = loader, True
         resumed, self._resumed = self._resumed, None
         if resumed is None:
             self._began = _capture(loader)
             return iter(loader)
         if self.epoch and getattr(loader, "persistent_workers", False) and loader.num_workers:
-            tell_once(PERSISTENT_WORKERS)
+            warn_once(PERSISTENT_WORKERS)
         return self._go_on(loader, resumed) if resumed["began"] else self._begin_next(loader, resumed)
 
     def stepped(self) -> None:
@@ -73,7 +73,7 @@ class Place:
         if self._resumed is not None:
             return self._not_yet_begun(self._resumed)
         if hasattr(self._loader, "__next__"):
-            tell_once(ITERATOR % type(self._loader).__name__)
+            warn_once(ITERATOR % type(self._loader).__name__)
         return {
             "epoch": self.epoch,
             "position": self._position,
@@ -83,7 +83,7 @@ class Place:
         }
 
     def resume(self, state: Dict[str, Any]) -> None:
-        """Stand where `state` was taken. The first pass goes on there, whatever was drawn before it begins."""
+        """Continue where `state` was taken: the first pass resumes there, whatever was drawn before it begins."""
         self._resumed = state
         self.epoch = state["epoch"]
         restore_randomness(state["drawn"]["randomness"])
@@ -140,7 +140,7 @@ def is_place(state: Any) -> bool:
 def is_leaving_by_break(frame: Optional[FrameType]) -> bool:
     """Is it by `break` or `return` that this frame drops a generator just now, not by an exception?
 
-    A generator that is dropped cannot see why. The instruction at which its loop stands can: an exception leaves it at
+    A generator that is dropped cannot see why. The instruction at which its loop is can: an exception leaves it at
     a call, or at `raise`.
     """
     return frame is not None and opcode.opname[frame.f_code.co_code[frame.f_lasti]] in DROP_ITERATOR
@@ -174,7 +174,7 @@ def _keeps_its_place(loader: Any) -> bool:
 
 
 def capture_randomness() -> Dict[str, Any]:
-    """Python's, and those of PyTorch (each GPU's too) and numpy if the script uses them."""
+    """The state of Python's random generator, and of PyTorch's (each GPU's too) and numpy's if the script uses them."""
     state: Dict[str, Any] = {"python": random.getstate()}
     torch = sys.modules.get("torch")
     if torch is not None:

@@ -30,7 +30,7 @@ class MissingManifestError(BadCheckpointError):
 
 
 class UnknownCheckpointError(BadCheckpointError):
-    """It may be good, but who knows: it is of another version, or unreadable just now. Never removed."""
+    """It may be good: it is of another version, or unreadable just now. Never removed."""
 
 
 class Manifest(NamedTuple):

@@ -12,7 +12,7 @@ The payload's name carries the first digits of its own checksum. So a run that w
 step 120 once more writes its payload beside the old one, and the old pair stays whole until the new manifest takes the
 old one's place. Two payloads of one name are the same bytes, so renaming one onto the other does no harm either.
 
-What is in the folder may be of anybody's making, and is checked before it is used: trust.py, manifest.py, payload.py.
+Any user may have written into the folder, so its content is checked before use: folder.py, manifest.py, payload.py.
 """
 
 import os
@@ -110,7 +110,7 @@ class RankStore:
         """The steps, ascending, whose checkpoint is complete and has its checksum. Reads them all, whole.
 
         `refused` then has a line for whatever else is there. A folder that exists but cannot be read is a
-        CheckpointError: nobody knows what is in it, and to say "nothing" would make the job begin anew.
+        CheckpointError: its content is unknown, and to answer "empty" would restart the job from the beginning.
         """
         self._forget_verified()
         with self._open() as folder:
@@ -154,8 +154,8 @@ class RankStore:
                 "the checkpoint of step %d in %s had the right checksum but cannot be loaded: %s: %s; is all that "
             )
             problem += "was saved still defined?"
-            told = (step, self.folder, type(error).__name__, error)
-            raise CheckpointError(problem % told) from error
+            details = (step, self.folder, type(error).__name__, error)
+            raise CheckpointError(problem % details) from error
 
     def forget_after(self, step: int) -> None:
         """Remove the checkpoints of later steps: the run goes on from `step`, and they are of a future it gave up.

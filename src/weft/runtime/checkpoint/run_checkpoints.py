@@ -1,4 +1,4 @@
-"""The checkpoints a run saves and goes on from: those of its own script, that no other process uses."""
+"""The checkpoints that a run saves and resumes from: of its own script, used by no other process."""
 
 import fcntl
 import os
@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Any, Dict, Optional
 
-from ..log import tell
+from ..log import warn
 from ..torch_process import common_steps, rank
 from .folder import Folder, make_folder
 from .loader_position import is_place
@@ -15,7 +15,7 @@ from .rank_store import CheckpointError, RankStore
 
 NO_DIRECTORY = "there is no directory for checkpoints (weft exec --checkpoints DIR)"
 IN_USE = "the checkpoints in %s are in use by another process; to save any, this one needs a directory of its own"
-NONE_IN_COMMON = "this rank has checkpoints of step %s, but the ranks have none in common: the run starts anew"
+NONE_IN_COMMON = "this rank has checkpoints of step %s, but the ranks have none in common: starting from the beginning"
 OTHER_SCRIPT = (
     "the checkpoints in %s are of the script %s, but this is %s: give each a directory of its own "
     "(weft exec --checkpoints DIR)"
@@ -38,7 +38,7 @@ class Checkpoints:
         if self._lock is None or self._lock.folder != self._store.folder or not self._lock.is_held:
             self._lock = FolderLock(self._store.folder)
             if not self._lock.is_held:
-                tell(self.why_not())
+                warn(self.why_not())
 
     def why_not(self) -> str:
         """Why nothing can be saved, if so; a forked child must not save where its parent does."""
@@ -55,14 +55,14 @@ class Checkpoints:
         """The newest checkpoint that every rank has whole; None if there is none."""
         if self._store is None:
             return None
-        # A rank whose folder is in use takes part all the same: the others are waiting for what it has.
+        # A rank whose folder is in use takes part too: the others wait for its answer.
         steps = [] if self.why_not() else self._store.good_steps()
         for refused in self._store.refused:
-            tell(refused)
+            warn(refused)
         common = common_steps(steps)
         if not common:
             if steps:
-                tell(NONE_IN_COMMON % ", ".join(map(str, steps)))
+                warn(NONE_IN_COMMON % ", ".join(map(str, steps)))
             return None
         state: Dict[str, Any] = self._store.load(common[-1])
         if not is_state(state, common[-1]):
@@ -77,8 +77,8 @@ class Checkpoints:
         if here["script"] != state["script"]:
             raise CheckpointError(OTHER_SCRIPT % (self._directory, state["script"], here["script"]))
         if here["arguments"] != state["arguments"]:
-            told = [shlex.join(words) or "none" for words in (state["arguments"], here["arguments"])]
-            tell(OTHER_ARGUMENTS % (state["step"], *told))
+            shown = [shlex.join(arguments) or "none" for arguments in (state["arguments"], here["arguments"])]
+            warn(OTHER_ARGUMENTS % (state["step"], *shown))
 
 
 def is_state(state: Any, step: int) -> bool:
@@ -88,7 +88,7 @@ def is_state(state: Any, step: int) -> bool:
         and state.get("step") == step
         and isinstance(state.get("script"), str)
         and isinstance(state.get("arguments"), list)
-        and all(isinstance(word, str) for word in state["arguments"])
+        and all(isinstance(each, str) for each in state["arguments"])
         and all(isinstance(state.get(name), dict) for name in ("parts", "gradients"))
         and all(isinstance(pending, dict) for pending in state["gradients"].values())
         and is_place(state.get("place"))
@@ -96,15 +96,15 @@ def is_state(state: Any, step: int) -> bool:
 
 
 def _this_script() -> Dict[str, Any]:
-    words = list(sys.argv) or [""]
-    return {"script": os.path.basename(words[0]), "arguments": words[1:]}
+    command = list(sys.argv) or [""]
+    return {"script": os.path.basename(command[0]), "arguments": command[1:]}
 
 
 NAME = ".lock"
 
 
 class FolderLock:
-    """Taken when made, if nobody has it, and held for as long as this process lives.
+    """Taken when created, if it is free, and held as long as this process lives.
 
     A forked child does not hold it. So the workers of a DataLoader, which may live a little longer than a trainer that
     was killed, do not keep its successor out.

@@ -1,13 +1,13 @@
-"""How far a training run has come: what another process needs to go on from here as if it were this one."""
+"""The state of a training run: what another process needs to continue exactly from here."""
 
 import sys
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ..agent import Agent
-from ..log import tell, tell_once
+from ..log import warn, warn_once
 from ..page.layout import StepSource
 from ..pause import NO_PARTS, PauseRefusedError
-from .loader_position import Place, is_leaving_by_break
+from .loader_position import LoaderPosition, is_leaving_by_break
 from .rank_store import CheckpointError
 from .run_checkpoints import Checkpoints
 
@@ -25,7 +25,7 @@ class Progress:
         self.agent = agent
         self.step = 0
         self.is_inside = False  # of a step
-        self.place = Place()
+        self.place = LoaderPosition()
         self._parts: Dict[str, Any] = {}
         self._checkpoints = Checkpoints(directory)
         self._is_save_wanted = False
@@ -101,7 +101,7 @@ class Progress:
         try:
             value = float(figure)
         except Exception:  # noqa: BLE001 -- it is the script's, and may be anything
-            tell_once("weft.report(%s=…) is left out: a %s is no number" % (name, type(figure).__name__))
+            warn_once("weft.report(%s=…) is left out: a %s is no number" % (name, type(figure).__name__))
         else:
             self.agent.report(name, value)
 
@@ -126,9 +126,9 @@ class Progress:
     def checkpoint(self) -> None:
         """Save at the end of the step we are inside of; at once if we are inside of none."""
         if not self._parts:
-            tell_once(NO_PARTS)
+            warn_once(NO_PARTS)
         elif self._checkpoints.why_not():
-            tell_once(self._checkpoints.why_not())
+            warn_once(self._checkpoints.why_not())
         else:
             self._is_save_wanted = True
             if not self.is_inside:
@@ -143,7 +143,7 @@ class Progress:
             try:
                 self._save()
             except CheckpointError as error:
-                tell(str(error))
+                warn(str(error))
 
     def _save_for_pause(self) -> None:
         if not self._parts:
@@ -192,7 +192,7 @@ def _load_parts(parts: Dict[str, Any], states: Dict[str, Any]) -> None:
 
 
 def pending_gradients(parts: Dict[str, Any]) -> Gradients:
-    """Part, number of the parameter → its gradient, for the parameters that have one."""
+    """Gradients that no optimizer has used yet, as between micro-batches: part → number of the parameter → gradient."""
     pending: Gradients = {}
     for name, number, parameter in _parameters(parts):
         if parameter.grad is not None:

@@ -1,4 +1,4 @@
-"""Where in a script an update is made, and whether a loop has come round between two such places.
+"""Where in a script an update is made, and whether a loop has repeated between two such places.
 
 A place is a chain of calls: for each frame from the outermost inwards, its code and the instruction it is at. CPython
 lays instructions out in the order of the source, and a loop is an instruction that jumps back. So two places tell in
@@ -56,7 +56,7 @@ class Sites:
         self._moves: Dict[Tuple[Site, Site, Site], Move] = {}
 
     def at(self, frame: Optional[FrameType]) -> Optional[Site]:
-        """The site of an update whose call is in this frame or below it; None if it cannot be told from others."""
+        """The site of an update whose call is in this frame or below it; None if it cannot be identified."""
         while frame is not None and str(frame.f_globals.get("__name__")).startswith(INSIDE):
             frame = frame.f_back
         key: List[int] = []
@@ -139,7 +139,7 @@ def _loops(code: CodeType) -> List[Tuple[int, int]]:
 
 
 def _jumps(code: CodeType) -> List[Tuple[int, int]]:
-    """Those that are taken where nothing is raised. Handlers stand behind everything else, and jump back into it."""
+    """Those that are taken where nothing is raised. Handlers come after all other code, and jump back into it."""
     from dis import get_instructions, hasjabs, hasjrel  # torch has loaded it by now
 
     jumping = {*hasjabs, *hasjrel}

@@ -89,5 +89,5 @@ class Forwards:
 
 
 def _lasting(module: Any) -> Any:
-    """What tells this module when it comes again. One without parameters may be made anew each time: Softmax()(x)."""
+    """What identifies this module in a later call. One without parameters may be made anew each time: Softmax()(x)."""
     return id(module) if next(module.parameters(), None) is not None else type(module)

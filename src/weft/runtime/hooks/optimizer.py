@@ -2,7 +2,7 @@
 
 The optimizer hook is not the step: it fires for each of several optimizers, twice for a wrapper around another one,
 once per layer for optimizers stepped inside backward, and never when GradScaler skips. So the outermost step() counts
-once, the rounds of optimizers are learnt (cycle.py), and a skipped step ends where the scaler is updated.
+once, the rounds of optimizers are learnt (step_cycle.py), and a skipped step ends where the scaler is updated.
 """
 
 import sys
@@ -18,7 +18,7 @@ MOST_PLACES = 4096  # of optimizers; where they are made all the time, those of 
 
 
 class Updates:
-    """The optimizers of this process, as they come."""
+    """The optimizer steps of this process."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
@@ -97,7 +97,7 @@ def _done_by(scaler: Any) -> List[int]:
 
 
 def _is_within(outer: Any, frame: Any) -> bool:
-    """Whether `frame` was called from inside `outer`. If not, that step() never came back: it raised."""
+    """Whether `frame` was called from inside `outer`. If not, that step() raised."""
     while frame is not None and frame is not outer:
         frame = frame.f_back
     return frame is outer

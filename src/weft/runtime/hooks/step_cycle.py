@@ -1,4 +1,4 @@
-"""Which update ends a step? Learnt from how a script's optimizers (or models) come round again."""
+"""Which update ends a step, learnt from how a script's optimizers (or models) repeat."""
 
 from collections import deque
 from typing import Deque, Dict, Hashable, List, Optional, Set, Tuple
@@ -7,18 +7,18 @@ from .call_site import Move, Site, Sites
 
 MOST_NUMBERS = 4096
 MOST_INNER = 16  # times that a loop inside a round comes round; one that does so more often makes rounds of its own
-LONGEST_SHAPE = 64  # updates; what comes after them tells no round from another
+LONGEST_SHAPE = 64  # updates; later ones do not distinguish rounds
 
 Update = Tuple[Hashable, Optional[Site]]
 
 
 class Cycle:
-    """Members come by in rounds, and one round is one step.
+    """Members are stepped in rounds, and one round is one step.
 
-    A round ends when the next one begins. That shows where the loop around its first update comes round (sites.py);
-    where the places of the updates do not tell, when a member comes again. So each round is counted, but late: that it
-    is over is seen inside the next one. Whether an update is the last of its round, which makes it a boundary, is
-    foretold from the rounds before (predictor.py).
+    A round ends when the next one begins. That shows where the loop around its first update comes round (call_site.py);
+    where the places of the updates do not show it, when a member comes again. So each round is counted, but late: its
+    end is seen inside the next one. Whether an update is the last of its round, which makes it a boundary, is
+    predicted from the rounds before (Predictor).
 
     A `phase` is what lies between two backward passes. Where only the order of the members is known, one that comes in
     the phase in which a round was closed belongs to that round still.
@@ -33,14 +33,14 @@ class Cycle:
         self._round: Dict[Update, int] = {}  # how often each came
         self._members: Set[Hashable] = set()
         self._shape: List[int] = []
-        self._move = Move.UNKNOWN  # how the last update was come to
+        self._move = Move.UNKNOWN  # how the script came to the last update
         self._is_counted = False  # the present round
         self._closed_in: Optional[int] = None
         self._has_ended = False  # any round
         self._is_called_again = False  # there is a loop that cannot be seen, around all that was seen
         self._apart: Set[Tuple[Optional[Site], Optional[Site]]] = set()  # in loops of their own, one after the other
         self._numbers: Dict[Hashable, int] = {}
-        self._steady: Optional[Update] = None  # it alone makes up each round, as in most scripts: seen at a glance
+        self._steady: Optional[Update] = None  # it alone makes up each round, as in most scripts: the fast path
         self._repeats = 0
 
     @property
@@ -50,7 +50,7 @@ class Cycle:
         return bool(self._round) and not self._is_counted and not self._predictor.always_went_on
 
     def note(self, member: Hashable, phase: int, site: Optional[Site] = None) -> Tuple[int, bool]:
-        """A member came by. How many earlier rounds ended unseen, and does this one end now?"""
+        """A member was stepped. How many earlier rounds ended unseen, and does this one end now?"""
         update = (member, site)
         if update == self._steady:
             self._repeats += 1
@@ -75,7 +75,7 @@ class Cycle:
         return missed, closes
 
     def _settle(self) -> None:
-        """What was steady so far, is not any more; the predictor has not been told of its rounds yet."""
+        """The steady update is over; hand its rounds to the predictor."""
         if self._steady is not None:
             self._predictor.repeated(self._repeats)
             self._steady, self._repeats = None, 0
@@ -147,15 +147,24 @@ ORDERS = (1, 2, 4, 8, 16)  # how many earlier rounds a context has
 LONGEST_RUN = 4096
 MOST_CONTEXTS = 1 << 14
 MOST_DOUBT = 6
-SURE_AGAIN = 32  # right foretellings in a row after which less is doubted
+SURE_AGAIN = 32  # right predictions in a row after which less is doubted
 NEARLY_ALWAYS = 0.9
 FEW = 1 / 16  # how much one outcome counts for the share of the irregular
-PATIENCE = 4  # irregular rounds without an end foretold, at most
+PATIENCE = 4  # irregular rounds without an end predicted, at most
 
 Outcomes = List[int]  # did it end the round last time (0, 1), how often in a row, the longest such row that was broken
 
 
 class Predictor:
+    """Whether a round ends with the update that was just made, predicted from how earlier rounds went.
+
+    An update is looked up in contexts: by itself, then with the rounds before it, more and more of them, then with how
+    often the same round came in a row. The first context in which it has always gone the same way decides. That
+    suffices where rounds repeat with a period of up to 16, or where one follows up to 4096 equal ones. An update that
+    is consistent in no context is irregular: it ends the round if it nearly always did, and otherwise at every fourth
+    round at most.
+    """
+
     def __init__(self) -> None:
         self._alone: Dict[Hashable, Outcomes] = {}
         self._contexts: Dict[Tuple[Hashable, ...], Outcomes] = {}
@@ -164,13 +173,13 @@ class Predictor:
         self._share = 0.5  # of irregular updates, those that ended their round
         self._doubt = 0
         self._right = 0
-        self._unforetold = 0  # rounds since one whose end was foretold
+        self._unpredicted = 0  # rounds since one whose end was predicted
         self._update: Hashable = None  # the last one
-        self._foretold: Optional[bool] = None  # what contexts with earlier rounds said of it
+        self._predicted: Optional[bool] = None  # what contexts with earlier rounds predicted
 
     def ends(self, update: Hashable) -> bool:
         """An update was made. Does its round end with it, as far as can be known?"""
-        self._update, self._foretold = update, None
+        self._update, self._predicted = update, None
         alone = self._alone.get(update)
         if alone is None:
             return False
@@ -179,9 +188,9 @@ class Predictor:
         for context in self._of(update):
             seen = self._contexts.get(context)
             if seen is not None and seen[1] > max(seen[2], self._doubt):
-                self._foretold = bool(seen[0])
-                return self._foretold
-        return self._share > NEARLY_ALWAYS or (self._share > FEW and self._unforetold >= PATIENCE)
+                self._predicted = bool(seen[0])
+                return self._predicted
+        return self._share > NEARLY_ALWAYS or (self._share > FEW and self._unpredicted >= PATIENCE)
 
     @property
     def is_certain(self) -> bool:
@@ -194,10 +203,10 @@ class Predictor:
         return self._alone.get(self._update, [1, 0, 0])[::2] == [0, 0]
 
     def repeated(self, times: int) -> None:
-        """The last round came so often again, with a certain end each time."""
+        """The last round came `times` more often, with a certain end each time."""
         if times:
             self._alone[self._update][1] += times
-            self._unforetold = 0
+            self._unpredicted = 0
             self._in_a_row = min(self._in_a_row + times, LONGEST_RUN)
             self._rounds.extend([self._rounds[-1]] * min(times, ORDERS[-1]))
 
@@ -205,10 +214,10 @@ class Predictor:
         """The round did not end with the last update: another one belongs to it."""
         self._learn(0)
 
-    def ended(self, shape: int, was_foretold: bool) -> None:
-        """The round ended with the last update; `shape` tells it from rounds with other updates."""
+    def ended(self, shape: int, was_predicted: bool) -> None:
+        """The round ended with the last update; `shape` distinguishes it from rounds with other updates."""
         self._learn(1)
-        self._unforetold = 0 if was_foretold else self._unforetold + 1
+        self._unpredicted = 0 if was_predicted else self._unpredicted + 1
         is_same = bool(self._rounds) and self._rounds[-1] == shape
         self._in_a_row = min(self._in_a_row + 1, LONGEST_RUN) if is_same else 1
         self._rounds.append(shape)
@@ -219,15 +228,15 @@ class Predictor:
         if not alone[2]:
             return
         self._share += (outcome - self._share) * FEW
-        if self._foretold is not None:
-            self._judge(self._foretold == bool(outcome))
+        if self._predicted is not None:
+            self._judge(self._predicted == bool(outcome))
         for context in self._of(self._update):
             _add(self._contexts.setdefault(context, [outcome, 0, 0]), outcome)
         if len(self._contexts) > MOST_CONTEXTS:
             self._contexts.clear()
 
     def _judge(self, was_right: bool) -> None:
-        """Where contexts foretell wrongly, as they do by chance in what is irregular, more of them is asked for."""
+        """Wrong predictions, which happen by chance with irregular updates, raise the evidence that is required."""
         self._right = self._right + 1 if was_right else 0
         if not was_right:
             self._doubt = min(self._doubt + 1, MOST_DOUBT)

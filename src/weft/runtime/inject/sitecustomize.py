@@ -1,6 +1,6 @@
 """The first thing any Python interpreter of a job runs: it readies weft's runtime and steps out of the way.
 
-This directory stands first on PYTHONPATH. What the job would have had as its own sitecustomize is then loaded in turn,
+This directory comes first on PYTHONPATH. The sitecustomize that it hides, if the job has one, is loaded in turn,
 and the script sees the sys.path it would have seen. Every interpreter a job starts comes through here, so it loads next
 to nothing. Python 2 can read it too: such an interpreter runs as if bare.
 """

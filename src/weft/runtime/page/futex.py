@@ -8,7 +8,7 @@ from typing import Optional
 from .page_file import Page
 
 WAIT, WAKE = 0, 1
-EVERYBODY = 2**31 - 1
+ALL_WAITERS = 2**31 - 1
 CALLS = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 POLL_S = 0.001
 SYSTEM_CALL = CALLS.get(platform.machine())
@@ -20,7 +20,7 @@ class _Timespec(ctypes.Structure):
 
 
 class Waiter:
-    """Waits for one word of a mapped page to change, and wakes those who do. Only the word's lower half is watched."""
+    """Waits for one word of a mapped page to change, and wakes other waiters. Only the word's lower half is watched."""
 
     def __init__(self, page: Page, word: int) -> None:
         self.words = page.words
@@ -28,7 +28,7 @@ class Waiter:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(page.map, word * 8))
 
     def wait(self, seen: int, timeout_s: float) -> None:
-        """Return once the word is no longer `seen`, after the timeout, after a signal, or for no reason at all."""
+        """Return once the word is no longer `seen`, after the timeout, after a signal, or spuriously."""
         if self.words[self.word] == seen:
             wait_at(self._address, seen, timeout_s)
 
@@ -47,7 +47,7 @@ def wait_at(address: int, seen: int, timeout_s: float) -> None:
 
 def wake_at(address: int) -> None:
     if SYSTEM_CALL is not None:
-        _futex(address, WAKE, EVERYBODY, None)
+        _futex(address, WAKE, ALL_WAITERS, None)
 
 
 def _futex(address: int, operation: int, value: int, timeout: Optional[_Timespec]) -> None:

@@ -1,16 +1,16 @@
 """The control page, word by word. Its C twin is native/weft_page.h; a test compares them.
 
 One page of shared memory, 512 words of 64 bits, each read and written as a whole. One side writes a word, but for
-those from REQUEST to LANE_WEIGHT, which a rank that claims a page beside its task's copies from there before anybody
-sees it. RUN_TO is written before the REQUEST it belongs to.
+those from REQUEST to LANE_WEIGHT, which a rank that claims a page beside its task's copies from there before it
+is visible. RUN_TO is written before the REQUEST it belongs to.
 """
 
 PAGE_BYTES = 4096
-PAGE_MAGIC = 0x4547415054464557  # "WEFTPAGE" as it stands in the file
+PAGE_MAGIC = 0x4547415054464557  # "WEFTPAGE" in the file
 PAGE_VERSION = 2
 READABLE_VERSIONS = (1, 2)  # the first left words unused that are the native library's since
 
-# written once, by whoever launches the task
+# written once, by the launcher of the task
 MAGIC = 0
 VERSION = 1
 SIZE = 2
@@ -38,7 +38,7 @@ WORLD = 19  # ranks that step together, 0 = no gang
 STATE = 20  # generation it answers << 8 | state; the coordinator waits on its lower half
 STEP = 21  # steps completed
 HEARTBEAT = 22  # monotonic nanoseconds
-SOURCE = 23  # what tells the boundary
+SOURCE = 23  # a StepSource
 PERSISTENT = 24  # bytes; this and the next, OVERFLOW and IDLE to PEAK are the native library's
 EPHEMERAL = 25
 HOST = 26
@@ -58,7 +58,7 @@ NATIVE = 38  # version of the native library that serves this process, 0 = none
 DURATIONS = 40  # 64 words, nanoseconds
 DURATIONS_LENGTH = 64
 MESSAGE_LENGTH = 104
-MESSAGE = 105  # 31 words of UTF-8: what the job has to say about STATE
+MESSAGE = 105  # 31 words of UTF-8: the job's explanation of STATE
 MESSAGE_BYTES = 248
 METRICS_COUNT = 136
 METRICS = 137  # 8 times: 3 words of name, 1 word of value (a double)
@@ -87,8 +87,8 @@ class RankState:
 
     UNCLAIMED = 0
     RUNNING = 1
-    GATED = 2  # it stands at a boundary, at the depth in DEPTH
-    REFUSED = 3  # it stands at a boundary but could not go as deep; MESSAGE says why
+    GATED = 2  # it waits at a boundary, at the depth in DEPTH
+    REFUSED = 3  # it waits at a boundary but could not go as deep; MESSAGE says why
     LEAVING = 4
     ENDED = 5
 
@@ -96,7 +96,7 @@ class RankState:
 
 
 class StepSource:
-    """What tells the step boundary, from the least to the most certain."""
+    """Where step boundaries come from, from the least to the most certain source."""
 
     NONE = 0
     FORWARD = 1  # the end of a root forward, in inference

@@ -1,4 +1,4 @@
-"""One task's control page: made, opened, checked, claimed. The words themselves are named in layout.py."""
+"""One task's control page: created, opened, checked, claimed. layout.py names its words."""
 
 import errno
 import fcntl
@@ -80,7 +80,7 @@ def claimant_of(fd: int) -> int:
 
 
 def create(path: str, words: Optional[Dict[int, int]] = None) -> Page:
-    """A new page with these words, for its owner alone. It appears whole, or FileExistsError is raised."""
+    """A new page with these words, private to its user. It appears whole, or FileExistsError is raised."""
     return Page(path, create_file(path, words))
 
 
@@ -126,7 +126,7 @@ def open_page(path: str) -> Page:
 
 
 def open_file(path: str) -> int:
-    """The same, open and not mapped. Whatever stands at `path`, this neither waits nor follows a link."""
+    """The same, open and not mapped. Whatever is at `path`, this neither waits nor follows a link."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -167,12 +167,15 @@ def claimed_beside(path: str, number: int) -> str:
 
 
 MOST_RANKS = 1024
-TOLD = (layout.DUTY, layout.LIMIT, layout.LANE_BASE, layout.LANE_WEIGHT)
+LIMITS = (layout.DUTY, layout.LIMIT, layout.LANE_BASE, layout.LANE_WEIGHT)
 OF_THE_JOB = range(layout.CLAIM_PID, layout.PAGE_BYTES // 8)
 
 
 def claim_page(path: str) -> Page:
-    """The page at `path`, or the first one beside it that nobody holds, claimed for this process and wiped."""
+    """The page at `path`, or the first unclaimed one beside it, claimed for this process and cleared.
+
+    The first process of a task that steps gets the task's page, further ones get pages beside it.
+    """
     page = _claim_one(path)
     for word in OF_THE_JOB:
         page.words[word] = 0
@@ -188,8 +191,8 @@ def _claim_one(path: str) -> Page:
     for number in range(1, MOST_RANKS):
         page = _open_or_make(claimed_beside(path, number), first)
         if page.claim():
-            # Whoever asked the task to pause asked this rank too; and what bounds the task bounds it.
-            for word in (*TOLD, layout.RUN_TO, layout.REQUEST):
+            # A pause requested of the task applies to this rank too, as do the task's limits.
+            for word in (*LIMITS, layout.RUN_TO, layout.REQUEST):
                 page.words[word] = first.words[word]
             first.close()
             return page
@@ -205,12 +208,14 @@ def _open_or_make(path: str, first: Page) -> Page:
 
 
 class Metrics:
+    """The metrics that a script reports, on its page: up to eight names, each with its last value."""
+
     def __init__(self, page: Page) -> None:
         self._page = page
         self._slots: Dict[str, int] = {}
 
     def set(self, name: str, value: float) -> None:
-        """Names that come when there is no room are left out."""
+        """Names beyond the last free slot are dropped."""
         slot = self._slots.get(name, len(self._slots))
         if slot == layout.METRICS_LENGTH:
             return
