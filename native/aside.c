@@ -1,4 +1,4 @@
-/* A program with a sanitizer's runtime in it wants that runtime to be loaded first, and ends itself if it is not. So it is
+/* A program with a sanitizer's runtime in it needs it to be loaded first, and aborts if it is not. So it is
  * started again without this library, and runs as it would without weft below it.
  *
  * That can only be known where the program is: it may be a child of a child of the command. The library is linked with

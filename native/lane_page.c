@@ -125,7 +125,7 @@ static int fail_to_open(const struct weft_report *to, int error)
     }
 }
 
-/* What can be told before it is mapped. */
+/* What can be checked before it is mapped. */
 static int check_file(const struct weft_report *to, int page)
 {
     struct stat found;

@@ -24,7 +24,7 @@ __attribute__((format(printf, 3, 4))) int weft_fail(const struct weft_report *to
 /* The page's file, open; it appears whole if it was not there. Or a negative errno. */
 int weft_open_page(const struct weft_report *to, uint64_t capacity);
 
-/* What can be told only of a page that is mapped: whether it is a lane's, and one that we may use. */
+/* What can be checked only of a mapped page: whether it is a lane's, and one that we may use. */
 int weft_check_page(const struct weft_report *to, const struct weft_lane *lane);
 
 /* The same file under a number above the standard three: a script may have closed those, to open them anew later. */

@@ -43,7 +43,7 @@ struct weft_boundary weft_memory_boundary(uint64_t limit, bool poison);
 
 /* Within a step: a limit that is higher than at the last boundary holds at once, so that what a burst needs more is in
  * the next tier for one step and not for two. A lower one waits for the boundary, and so does none at all (0): that may
- * stand there for a moment while its writer puts another in its place. */
+ * be there for a moment while its writer puts another in its place. */
 void weft_memory_allow(uint64_t limit);
 
 /* Glances without the lock: what is in the next tier now, and what this step has needed so far on top of P. */

@@ -110,7 +110,7 @@ static bool has_mapped(uint64_t pid, const char *name)
         length = read(file, text + kept, sizeof text - kept);
         size_t bytes = kept + (length > 0 ? (size_t)length : 0);
         is_found = length < 0 || memmem(text, bytes, name, name_length) != NULL;
-        kept = bytes < name_length ? bytes : name_length - 1; /* the name may stand across two pieces */
+        kept = bytes < name_length ? bytes : name_length - 1; /* the name may span two pieces */
         memmove(text, text + bytes - kept, kept);
     }
     if (file >= 0)

@@ -123,11 +123,11 @@ static bool copy_out(struct weft_block *block)
 
 static bool copy_all_out(void)
 {
-    bool stands = weft_world_stop(); /* if it does not, only a thread that writes just now would lose */
+    bool is_stopped = weft_world_stop(); /* if it does not, only a thread that writes just now would lose */
     bool is_done = true;
     for (uint32_t index = weft_memory.young_lane; index && is_done; index = weft_memory.lane.blocks[index].next)
         is_done = copy_out(&weft_memory.lane.blocks[index]);
-    if (stands)
+    if (is_stopped)
         weft_world_go();
     return is_done;
 }

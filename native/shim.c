@@ -151,7 +151,7 @@ static void say_disobeyed(const struct weft_boundary *seen)
 
 /* A burst is reported at once, not only at the boundary: the coordinator can make room for it before it does not fit,
  * or before the next step. */
-static void tell_of_burst(void)
+static void report_burst(void)
 {
     uint64_t needs = weft_memory_step_needs(), overflow = weft_memory_overflow();
     if (needs > shim.page->ephemeral + BURST)
@@ -331,7 +331,7 @@ WEFT_EXPORT int posix_memalign(void **place, size_t alignment, size_t bytes)
         return ENOMEM;
     }
     if (steps && shim.is_in_step && shim.limit)
-        tell_of_burst();
+        report_burst();
     *place = at;
     return 0;
 }

@@ -28,7 +28,7 @@ struct kernel_action {
 };
 
 static struct {
-    void (*stand)(void);
+    void (*park)(void);
     int ordinary;              /* a real-time signal that was free, kept if it has to be used; 0: none was */
     bool is_ready;             /* `ours` is filled in */
     struct kernel_action ours; /* for SIGSETXID */
@@ -55,7 +55,7 @@ static void receive(int number, siginfo_t *from, void *context)
 {
     int error = errno;
     if (from->si_code == SI_QUEUE && from->si_value.sival_ptr == &stopping)
-        stopping.stand();
+        stopping.park();
     else
         pass_on(number, from, context);
     errno = error;
@@ -93,11 +93,11 @@ static void take_pattern(void)
     stopping.ordinary = 0;
 }
 
-void weft_stop_signal_begin(void (*stand)(void))
+void weft_stop_signal_begin(void (*park)(void))
 {
     if (stopping.is_ready || stopping.ordinary)
         return;
-    stopping.stand = stand;
+    stopping.park = park;
     stopping.ordinary = take_free_signal();
     if (CAN_USE_SIGSETXID && SIGRTMIN == GLIBC_SIGRTMIN && stopping.ordinary)
         take_pattern();

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* `stand` runs in a thread that receives the signal, with every signal blocked. Without a signal that can be used,
+/* `park` runs in a thread that receives the signal, with every signal blocked. Without a signal that can be used,
  * install() says so. */
-void weft_stop_signal_begin(void (*stand)(void));
+void weft_stop_signal_begin(void (*park)(void));
 
 /* Put the handler in place, again if glibc has replaced it since: it does when the first thread is created.
  * The number of the signal; 0 if there is none. */

@@ -148,9 +148,9 @@ static void say_ended(uint64_t pid, uint64_t grace_ns)
         return; /* stderr is not usable */
 }
 
-/* The turn stands still. If its member has died, take it from there. One that is stopped may be passed over, unless it
+/* The turn is stuck. If its member has died, take it from there. One that is stopped may be passed over, unless it
  * has accepted the turn: then it may be writing, and has to be ended first. One that lives and does not wait came into
- * its slot just when the turn was offered to the one before. One that is away has not come; it waits anew when it does. */
+ * its slot just when the turn was offered to the one before. One that is away has not come; it waits again then. */
 static void look_after(struct weft_turnstile *mine, uint64_t turn, struct weft_watch *watch)
 {
     struct weft_lane *lane = mine->lane;

@@ -45,7 +45,7 @@ void weft_release_turn(struct weft_turnstile *mine);
 /* A step is over and another will follow: release, and wait for the next turn without sleeping. So our key counts among
  * those who wait, which is what makes FIFO, SRTF and priority. weft_take_turn accepts it; a member that does not within
  * some milliseconds is passed. For one that has come too late three times in a row no place is kept until it comes in
- * time again: all others would stand still meanwhile. */
+ * time again: all others would be blocked meanwhile. */
 void weft_pass_turn(struct weft_turnstile *mine);
 
 /* Neither hold a turn nor wait for one. */

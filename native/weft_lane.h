@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define WEFT_LANE_BYTES 8192
-#define WEFT_LANE_MAGIC UINT64_C(0x454e414c54464557) /* "WEFTLANE" as it stands in the file */
+#define WEFT_LANE_MAGIC UINT64_C(0x454e414c54464557) /* "WEFTLANE" in the file */
 #define WEFT_LANE_VERSION 1
 #define WEFT_LANE_MEMBERS 62
 #define WEFT_NO_MEMBER 0xff

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define WEFT_PAGE_BYTES 4096
-#define WEFT_PAGE_MAGIC UINT64_C(0x4547415054464557) /* "WEFTPAGE" as it stands in the file */
+#define WEFT_PAGE_MAGIC UINT64_C(0x4547415054464557) /* "WEFTPAGE" in the file */
 #define WEFT_PAGE_VERSION 2
 
 struct weft_metric {

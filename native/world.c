@@ -37,7 +37,7 @@ static struct {
     bool has_failed;  /* the last one did */
     bool has_workers; /* of the kernel, among its threads */
     pid_t asked[MOST_THREADS];
-    atomic_bool answers[MOST_THREADS]; /* of the same threads: it has taken the signal, and stands */
+    atomic_bool answers[MOST_THREADS]; /* of the same threads: it has taken the signal, and is stopped */
     atomic_uint asked_count;
     struct {
         pid_t thread;
@@ -67,7 +67,7 @@ static void note_answer(void)
 }
 
 /* In the handler of a thread that is to stop. */
-static void stand(void)
+static void park(void)
 {
     unsigned stop = atomic_load(&world.stop);
     if (stop) {
@@ -82,7 +82,7 @@ static void stand(void)
 
 void weft_world_begin(void)
 {
-    weft_stop_signal_begin(stand);
+    weft_stop_signal_begin(park);
 }
 
 const char *weft_world_why(void)
@@ -206,7 +206,7 @@ static unsigned look_at_silent(bool *is_vain)
     return idle;
 }
 
-/* Until all that were asked stand, or need not. Whether a worker is idle counts only after all others stand. */
+/* Wait until all threads that were asked are stopped, or need not. An idle worker counts only after all others are. */
 static bool await_answers(int64_t began, int64_t patience)
 {
     for (pid_t process = getpid();;) {

@@ -8,7 +8,7 @@
 /* Choose the signal (stop_signal.h). Without it the world cannot be stopped. */
 void weft_world_begin(void);
 
-/* True once every other thread stands. False if one does not answer in time: then none of them stands. */
+/* True once every other thread is stopped. False if one does not answer in time: then all of them run. */
 bool weft_world_stop(void);
 void weft_world_go(void);
 

@@ -45,7 +45,7 @@ static void a_higher_limit_holds_at_once_and_a_lower_one_from_the_next_boundary_
     weft_memory_boundary(2 * MIB, false);
     holds(state().device <= 2 * MIB);
     weft_memory_allow(0);
-    holds(state().limit == 2 * MIB, "none may stand there for a moment only");
+    holds(state().limit == 2 * MIB, "none may be there for a moment only");
     holds(is_intact(&one) && is_intact(&out) && is_intact(&in));
     give(&one), give(&out), give(&in);
 }

@@ -18,7 +18,7 @@ ILLEGAL: dict[str, tuple[Event, str]] = {
         "Finished names a lease that was never given: Job(waits",
     ),
     "an unknown node lost": (NodeLost("n7"), "NodeLost names n7, a node that is not there"),
-    "a node there already": (NodeJoined(Node("n0", 1)), "node n0 joined but was there already"),
+    "a node there already": (NodeJoined(Node("n0", 1)), "node n0 joined but is already present"),
 }
 
 

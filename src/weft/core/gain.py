@@ -1,11 +1,11 @@
-"""What packing jobs on one device gains, how sure that is, and whether it can be true at all.
+"""What packing jobs on one device gains, how certain that is, and whether the measurement is plausible.
 
 Each job is measured against itself: its rate beside the others as a part of its rate alone, both from one window of
 time. Repeated rounds of that give an interval at `CONFIDENCE`. A verdict needs an interval that excludes the opposite
 one, or one no wider than the gain that is worth having.
 
 Step counts come from pages that a job can write to. A job that overstates its own rate beside the others makes the sum
-impossible, or is seen by what the others lose: no job stays where it makes less than half of what it would in turns.
+impossible, or shows in what the others lose: no job stays where it makes less than half of what it would in turns.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MOST_EACH, MOST_MEAN = 1.25, 1.05
 """No job is a quarter faster beside others than alone, and not all of them by a twentieth on average: cores that sleep
 less beside others account for 5 %."""
 LEAST_OF_TURNS = 0.5
-"""A job that makes less than this part of what it would in turns is not kept there, whatever the others report. In
-simulated worlds a light job beside a heavy one comes down to two thirds of what it has in turns."""
+"""A job that makes less than this part of its rate in turns is not kept, whatever the others report. In
+simulated worlds a light job beside a heavy one drops to two thirds of its rate in turns."""
 UNKNOWN = 1.0
-"""Half of the interval of a ratio of which too few rounds were measured."""
+"""Half the width of the interval of a ratio with too few rounds."""
 
 
 @value
@@ -52,7 +52,7 @@ class Outcome(Enum):
 
 @value
 class Gain:
-    """All jobs together, as a multiple of one that has the device for itself. 1 is no gain."""
+    """The summed rate of all jobs, relative to one job alone on the device. 1 is no gain."""
 
     total: float
     half_width: float
@@ -60,7 +60,7 @@ class Gain:
 
 
 def share_of(rounds: Sequence[float]) -> Share:
-    """From one ratio a round. Too few rounds are no reason to believe in any of them."""
+    """From one ratio per round. With too few rounds the interval is unknown."""
     if not rounds:
         return Share(math.nan, UNKNOWN)
     mean = sum(rounds) / len(rounds)
@@ -72,12 +72,12 @@ def share_of(rounds: Sequence[float]) -> Share:
 
 
 def most_together(jobs: int) -> float:
-    """The largest sum of ratios that so many jobs can make."""
+    """The largest plausible sum of ratios for that many jobs."""
     return MOST_MEAN * jobs
 
 
 def judge(shares: Sequence[Share], margin: float) -> Gain:
-    """Whether jobs that were packed stay so. Intervals add up: a change of load moves all ratios the same way."""
+    """Whether packed jobs stay packed. Intervals add up: a change of load moves all ratios the same way."""
     total, half_width = sum(each.ratio for each in shares), sum(each.half_width for each in shares)
     return Gain(total, half_width, _outcome(shares, total, half_width, margin))
 

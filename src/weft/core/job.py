@@ -104,7 +104,7 @@ class Job:
         self.is_waiting = state is PENDING
 
     def after(self, cause: type) -> State:
-        """The state that such an event or command brings it to, if it fits the one it is in."""
+        """The state after such an event or command; raises if it does not fit the present one."""
         after = TRANSITIONS.get((self.state, cause))
         if after is None:
             raise IllegalEventError(f"{cause.__name__} does not fit {self!r}")
@@ -127,7 +127,7 @@ class Job:
 
     @property
     def memory(self) -> Memory | None:
-        """On each of its devices: as measured, or else as declared; None while neither is known.
+        """Per device: as measured, or else as declared; None while neither is known.
 
         What is declared is a bound on everything, and none of it is known to go away between steps.
         """
@@ -138,7 +138,7 @@ class Job:
         return None if declared_bytes is None else Memory(declared_bytes // self.gang_size, 0)
 
     def is_starting(self, now: float) -> bool:
-        """Whether it computes and its attempt has made no step yet, within the time that is allowed for that."""
+        """Whether it computes and its attempt has made no step yet, within the time allowed for start-up."""
         return now < self.served_from_s and self.speed > 0.0
 
     @property
@@ -177,7 +177,7 @@ class Job:
         return self.gang_size * (self.settled_run_s + self.speed * (now - self.served_from_s))
 
     def charged_from_s(self, now: float) -> float:
-        """From when on it is charged if it computes from now on, as far as is known."""
+        """When charging would begin if it computed from now on, as far as is known."""
         return self.served_from_s if self.served_from_s > now else now
 
     def steps_done(self, now: float) -> float:

@@ -112,11 +112,11 @@ class Ledger:
         return Unseat(job.id, job.generation, withdrawal.reason)
 
     def seat_again(self, seat: Seat, now: float) -> None:
-        """What was committed before, from the log."""
+        """Apply what was committed before, from the log."""
         self._seat(self.jobs[seat.job_id], seat.seating, seat.reason, now)
 
     def give_again(self, start: Start, now: float) -> None:
-        """What was committed before, from the log: the very same devices."""
+        """Apply what was committed before, from the log: the same devices."""
         lacking = self.devices.lacking(start.allocation)
         if lacking is not None:
             raise IllegalEventError(f"{start} is in the log, but {lacking.name} has not these devices free")
@@ -251,10 +251,10 @@ class Ledger:
     # ---- starting up
 
     def begin_startup(self, job: Job, startup_s: float, now: float) -> None:
-        """An attempt was launched: until its first step, or for so long, it is not charged.
+        """An attempt was launched: until its first step, for at most `startup_s`, it is not charged.
 
-        In all a job gets no more of that than `startup_s` and what it has been charged: one that fails and is tried
-        again, over and over, would never be charged otherwise. If less than LEAST_EXCUSED of `startup_s` is left,
+        In all a job gets no more of that than `startup_s` plus what it has been charged: otherwise a job that fails and
+        is retried over and over would never be charged. If less than LEAST_EXCUSED of `startup_s` is left,
         nothing is excused: each end of a protection is a decision, so remainders of microseconds that grow again
         with each decision would stop the clock of a policy that preempts at every decision.
         """
@@ -266,7 +266,7 @@ class Ledger:
         self.changes.append((Change.STARTUP, job))
 
     def end_startup(self, job: Job, now: float) -> None:
-        """Its first step is made, or its attempt is gone."""
+        """It made its first step, or its attempt is gone."""
         is_starting, job.startup_left_s = job.is_starting(now), 0.0
         if is_starting:
             job.served_from_s = now
@@ -299,10 +299,10 @@ class Ledger:
             self.running[job.id] = job
         self.tenants.resume(job)
 
-    # ---- jobs that counts of devices and the policy's order do not describe
+    # ---- jobs that device counts and the policy's order do not cover
 
     def enter(self, spec: JobSpec) -> None:
-        """A job that is bound or has a priority is live."""
+        """A job that is bound or has a priority was submitted."""
         self.version += not self.exceptions
         self.exceptions += 1
         if spec.priority:
@@ -317,7 +317,7 @@ class Ledger:
                 del self.prioritised[spec.tenant]
 
     def reorder(self) -> None:
-        """Jobs of a tenant that have never run exchange their ties, so that they have them by priority.
+        """Reassign the ties of a tenant's jobs that have never run, by priority.
 
         The tenant has the same ties as before: an order by arrival lets no tenant pass another, then or later.
         """
@@ -362,12 +362,12 @@ class Ledger:
 
     def join(self, node: Node) -> None:
         if self.devices.index_of(node.name) is not None:
-            raise IllegalEventError(f"node {node.name} joined but was there already")
+            raise IllegalEventError(f"node {node.name} joined but is already present")
         self.devices.join(node)
         self.version += 1
 
     def validate(self) -> None:
-        """The invariants, for tests: no device held twice, no gang in part, every count as it should be."""
+        """The invariants, for tests: no device held twice, no gang in part, every count correct."""
         for job in self.jobs.values():
             assert job.state not in TERMINAL, f"{job!r} is over but still here"
             held = sum(mask.bit_count() for _, mask in job.allocation)

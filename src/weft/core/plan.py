@@ -1,4 +1,4 @@
-"""A policy's answer: a proposal, until `check` has held it against the ledger."""
+"""A policy's plan: a proposal until `check` has compared it with the ledger."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from weft.core.ledger import Ledger
 
 Placement = tuple[tuple[int, int], ...]
-"""The choice of where: (node index, number of devices), by node. Which ones of a node the ledger picks."""
+"""The chosen nodes: (node index, number of devices). The ledger picks the devices."""
 
 
 @value
 class Grant:
-    """Let a waiting job have devices."""
+    """Give a waiting job devices."""
 
     job_id: str
     placement: Placement
     reason: Reason
     lane: int = 0
-    """The lane of its devices that it is to be in, so that guests can take turns with it; 0 for none."""
+    """The lane it is to be in, so that guests can take turns with it; 0 for none."""
     base: int = 0
     weight: int = 1
 
@@ -51,7 +51,7 @@ class Plan:
 
 
 def check(plan: Plan, ledger: Ledger, now: float) -> None:
-    """The one place that says no. Raises PlanRejectedError, and has changed nothing."""
+    """Check a plan; the only place that refuses one. Raises PlanRejectedError before anything is changed."""
     if not plan.wake_at > now:
         raise PlanRejectedError(f"the policy asks to be woken at {plan.wake_at:g} s, which is not after {now:g} s")
     if not plan.grants and not plan.evictions:
@@ -100,7 +100,7 @@ def _check_ids(plan: Plan, ledger: Ledger) -> None:
 
 
 def _check_cpus(plan: Plan, ledger: Ledger) -> None:
-    """Guests are not counted: they make way."""
+    """Guests are not counted: they are evicted when needed."""
     left = cpus_left(ledger, with_guests=False)
     leaving = [(ledger.jobs[each.job_id], ledger.jobs[each.job_id].allocation) for each in plan.evictions]
     for job, allocation in leaving:
@@ -118,7 +118,7 @@ def _check_cpus(plan: Plan, ledger: Ledger) -> None:
 
 
 def _check_gang(job: Job, placement: Placement, ledger: Ledger) -> None:
-    """A gang is placed whole, on nodes that are there, on devices of one type that it allows."""
+    """A gang is placed whole, on present nodes, on devices of one allowed type."""
     kind, placed = None, 0
     for node, count in placement:
         is_there = 0 <= node < len(ledger.nodes) and ledger.is_present[node]

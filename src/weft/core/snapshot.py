@@ -1,4 +1,4 @@
-"""The ledger as plain values and back, so that a restart need not begin at the beginning."""
+"""The ledger to and from JSON values, so that a restart need not replay the whole log."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def restored(taken: dict[str, Any]) -> Ledger:
         ledger.tenants.restore(tenant, settled, since_s)
     for fields in taken["jobs"]:
         ledger.restore_job(_job(fields))
-    for job_id in taken.get("seated", ()):  # in the order they came, for the last to come is the first to go
+    for job_id in taken.get("seated", ()):  # in the order they were seated: the newest guest is evicted first
         ledger.seats.take(ledger.jobs[job_id])
     return ledger
 
@@ -116,7 +116,7 @@ def _has_only_waited(job: Job) -> bool:
 
 
 def _plain_job(job: Job) -> dict[str, Any]:
-    """What is as it was when the job was submitted is left out: of most jobs of a long queue that is nearly all."""
+    """Fields unchanged since submission are left out: for most jobs of a long queue nearly all."""
     if _has_only_waited(job) and job.best_rate_hz == 1.0:
         return {"spec": plain_spec(job.spec), "tie": job.tie}
     fields = {

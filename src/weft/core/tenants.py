@@ -15,8 +15,8 @@ class _Account:
         self.settled = 0.0
         self.since_s = 0.0
         self.devices_held = 0
-        self.guest_devices = 0.0  # its guests' parts of devices that it does not hold, together
-        self.excused: dict[str, tuple[float, float]] = {}  # jobs that start up: their devices, and until when at most
+        self.guest_devices = 0.0  # its guests' shares of devices that it does not hold, summed
+        self.excused: dict[str, tuple[float, float]] = {}  # jobs starting up: devices, latest end of it
 
     def attained(self, now: float) -> float:
         attained = self.settled + (self.devices_held + self.guest_devices) * (now - self.since_s)
@@ -28,23 +28,23 @@ class _Account:
             self.excused = {job_id: each for job_id, each in self.excused.items() if each[1] > now}
 
     def _excused(self, now: float) -> float:
-        """What its jobs have held since the last change without being charged."""
+        """Device-seconds that its jobs have held since the last change without being charged."""
         return sum(devices * max(0.0, min(now, until_s) - self.since_s) for devices, until_s in self.excused.values())
 
 
 class Tenants:
-    """What each tenant holds now and has had. A tenant is known from its first job on."""
+    """What each tenant holds, and its attained service. A tenant is known from its first job on."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self.quotas: Mapping[str, int] = {}
-        """Devices for guaranteed jobs, by tenant, as the driver has set them; empty if there are no quotas at all."""
+        """Devices for guaranteed jobs, by tenant, as set by the driver; empty without quotas."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._accounts)
 
     def attained(self, tenant: str, now: float) -> float:
-        """Device-seconds that all its jobs have had, held or as guests, finished ones too."""
+        """Device-seconds of all its jobs, as holders and as guests, finished jobs included."""
         return self._accounts[tenant].attained(now)
 
     def devices_held(self, tenant: str) -> int:
@@ -55,19 +55,19 @@ class Tenants:
             self._accounts[tenant] = _Account()
 
     def widen(self, tenant: str, devices: int, now: float) -> None:
-        """From now on the tenant holds so many devices more (or fewer)."""
+        """Change the number of devices that the tenant holds, from now on."""
         account = self._accounts[tenant]
         account.settle(now)
         account.devices_held += devices
 
     def seat(self, tenant: str, devices: float, now: float) -> None:
-        """From now on its guests have so much more (or less) of devices that it does not hold."""
+        """Change its guests' share of devices that it does not hold, from now on."""
         account = self._accounts[tenant]
         account.settle(now)
         account.guest_devices += devices
 
     def excuse(self, job: Job, now: float) -> None:
-        """From now on the tenant is charged for this job as the job itself is: not while it starts up."""
+        """Stop or resume charging the tenant for this job: a job is not charged while it starts up."""
         account = self._accounts[job.tenant]
         if job.is_starting(now):
             account.settle(now)
@@ -77,7 +77,7 @@ class Tenants:
             account.excused.pop(job.id, None)
 
     def settled(self) -> dict[str, tuple[float, float]]:
-        """What each tenant had had when what it uses last changed, and when that was."""
+        """Each tenant's attained service at its last change of use, and the time of that change."""
         return {tenant: (account.settled, account.since_s) for tenant, account in self._accounts.items()}
 
     def restore(self, tenant: str, settled: float, since_s: float) -> None:
@@ -85,7 +85,7 @@ class Tenants:
         account.settled, account.since_s = settled, since_s
 
     def resume(self, job: Job) -> None:
-        """One of its jobs has computed as it does since what was restored of the tenant."""
+        """Add the use of a restored job, unchanged since the tenant was restored."""
         account = self._accounts[job.tenant]
         if job.is_running:
             account.devices_held += job.gang_size

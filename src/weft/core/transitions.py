@@ -1,4 +1,4 @@
-"""Every state a job can be in and every step between two of them. What is not here is illegal."""
+"""Every state a job can be in and every step between two of them. All others are illegal."""
 
 from __future__ import annotations
 
