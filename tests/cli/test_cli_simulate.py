@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete
 from command import Weft
 
 from weft.cli.main import weft as command
-from weft.cli.told import Told
+from weft.cli.render.simulation import Told
 from weft.sim.request import Misfit
 
 KEYS = [

@@ -140,7 +140,7 @@ def test_a_home_on_a_network_file_system_is_refused(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("WEFT_HOME", str(tmp_path / "far"))
-    monkeypatch.setattr("weft.home.file_system", lambda path: "nfs4")
+    monkeypatch.setattr("weft.system.home.file_system", lambda path: "nfs4")
     refused = weft("up")
     assert refused.exit_code == 1
     assert "nfs4, a network file system" in refused.stderr

@@ -14,8 +14,8 @@ import pytest
 from livehome import Live
 
 from waiting import wait_until
+from weft.client.job_request import job_request, with_variables
 from weft.core.errors import InputError
-from weft.job_request import job_request, with_variables
 from weft.system.units import parsed_time
 
 HERE = datetime(2026, 11, 18, 15, 30).timestamp()  # noqa: DTZ001 - local time, as people write it

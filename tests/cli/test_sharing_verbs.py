@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 from standin import StandIn
 
-from weft.cli.asking import asked
+from weft.cli.job_options import asked
 from weft.cli.main import weft as command
-from weft.home import Home
+from weft.system.home import Home
 
 SAID = {
     "gpus": None,

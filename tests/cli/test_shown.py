@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from weft.cli.progress import line_about
-from weft.cli.shown import clock, company, device_memory, devices, metrics, printable, rate, sharing, shortened, size
+from weft.cli.render.job_text import company, device_memory, devices, line_about, metrics, sharing
+from weft.cli.render.quantities import clock, printable, rate, shortened, size
 from weft.core.words import span
 
 MEASURED = {"persistent_bytes": 1536, "ephemeral_bytes": 4096, "peak_bytes": 5120, "overflow_bytes": 0}

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from weft.cli.asking import asked
+from weft.cli.job_options import asked
 from weft.cli.main import weft as command
-from weft.cli.status import _lines
+from weft.cli.verbs.job_details import _lines
 from weft.control.models import JobRequest
 from weft.control.record import spec_for
 from weft.core.errors import InputError

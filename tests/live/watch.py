@@ -15,12 +15,12 @@ from typing import Any
 from weft.client import Client
 from weft.core.errors import WeftError
 from weft.core.memory import Memory, needed_bytes
-from weft.home import Home
 from weft.node import idling, usage
 from weft.node.task import Task, attach
 from weft.runtime import layout, procfs
 from weft.runtime.layout import Depth
 from weft.system import processes
+from weft.system.home import Home
 
 LOOK_S = 0.25
 OVER_S = 10.0
