@@ -23,7 +23,7 @@ def test_running_jobs_outlive_down_and_are_adopted_by_the_next_up(own: Live) -> 
     wait_until(lambda: log.exists() and log.read_text() == "here\n", "it has started")
     down = own.weft("down").stderr.splitlines()
     assert down[0] == "weft is down"
-    assert down[1].startswith("1 job goes on, and the next weft up adopts it; ")
+    assert down[1].startswith("1 job continues, and the next weft up adopts it; ")
     assert down[1].endswith("weft up, then weft down --stop-jobs")
     assert has_gone(daemon)
     assert has_gone(node)

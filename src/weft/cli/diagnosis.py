@@ -72,12 +72,12 @@ def _torch() -> Finding:
 
 
 def _native() -> Finding:
-    """Without it jobs run, but their device memory is their own affair."""
+    """Without it jobs run, but without limits or accounting of their device memory."""
     library, why_not = the_library()
     if library:
         return Finding("native library", True, f"{library}, version {VERSION}")
     hint = "with a C compiler (cc, or CC=...) on this machine, install weft again: pip install --force-reinstall ."
-    return Finding("native library", False, f"{why_not}; off are {OFF_WITHOUT_LIBRARY}", hint)
+    return Finding("native library", False, f"{why_not}; not available: {OFF_WITHOUT_LIBRARY}", hint)
 
 
 def _home(home: Home) -> Iterator[Finding]:
@@ -170,8 +170,8 @@ def _settings(home: Home) -> Finding:
         settings = load_settings(home.settings, os.environ, {})
     except InputError as error:
         return Finding("settings", False, error.message, error.hint)
-    where = home.settings if home.settings.exists() else "no weft.toml; all is as by default"
-    return Finding("settings", True, f"{where}; by that the policy is {settings.policy}")
+    where = home.settings if home.settings.exists() else "no weft.toml, so all settings are the defaults"
+    return Finding("settings", True, f"{where}; policy {settings.policy}")
 
 
 def _log(home: Home) -> Iterator[Finding]:
@@ -207,7 +207,7 @@ def _daemon(home: Home) -> Iterator[Finding]:
     yield Finding("daemon", is_same, says, "weft down, then weft up; jobs go on meanwhile")
     yield _clock(health)
     for warning in health["warnings"]:
-        yield Finding("daemon's word", os.geteuid() == 0 and "root" in warning, warning)
+        yield Finding("daemon warning", os.geteuid() == 0 and "root" in warning, warning)
     try:
         yield from _nodes(client, home)
     except WeftError as error:
@@ -233,5 +233,5 @@ def _nodes(client: Client, home: Home) -> Iterator[Finding]:
     if there:
         yield Finding("devices", bool(devices), f"{len(devices)}: {names}", "weft up --devices cpu=2")
     for device in unmanaged:
-        says = f"{device['kind']}:{device['index']} is left alone: {device['blocked_by']}"
-        yield Finding("device", False, says, "it is used again when that process has gone")
+        says = f"{device['kind']}:{device['index']} is not used: {device['blocked_by']}"
+        yield Finding("device", False, says, "it is used again when that process has ended")

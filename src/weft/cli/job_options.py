@@ -19,11 +19,13 @@ COMMAND = click.argument(
     "command", nargs=-1, metavar="-- CMD...", type=click.UNPROCESSED, shell_complete=complete_command
 )
 TRUST = (
-    "Load checkpoints whatever is in them and whatever user may have written them. Without it, those that another user "
-    "can have written, or that hold types which could run code, are refused."
+    "Load checkpoints without checks. Otherwise a checkpoint is refused if another user could have written it, or if "
+    "it holds types that can run code."
 )
 OPTIONS = (
-    click.option("--gpus", type=AT_LEAST_ONE, metavar="N", help="Devices in all.  [default: one for each task]"),
+    click.option(
+        "--gpus", type=AT_LEAST_ONE, metavar="N", help="Number of devices in total.  [default: one for each task]"
+    ),
     click.option(
         "--ntasks",
         type=AT_LEAST_ONE,
@@ -33,78 +35,85 @@ OPTIONS = (
     click.option(
         "--gpu-mem",
         metavar="SIZE",
-        help="Device memory each task may use, as in 4G: what PyTorch allocates there. The rest goes to disk, which is "
-        "slow; it fails with strict_memory = true in weft.toml, or without weft's native library.",
+        help="Device memory that PyTorch may allocate in each task, as in 4G. Memory beyond that goes to disk, which "
+        "is slow; with strict_memory = true in weft.toml, or without weft's native library, the allocation fails.",
     ),
     click.option(
         "--mem",
         metavar="SIZE",
-        help="Host memory it may use besides, as in 16G. On cpu devices, which have the host's, both together bound "
-        "the private memory (RLIMIT_DATA) of each process; more fails.",
+        help="Additional host memory of the job, as in 16G. On cpu devices, whose memory is the host's, the sum "
+        "of both limits the private memory (RLIMIT_DATA) of each process.",
     ),
     click.option(
         "--class",
         "job_class",
         type=click.Choice(CLASSES),
-        help="guaranteed runs as if alone, opportunistic uses what is left.  [default: auto]",
+        help="guaranteed: runs as if alone; opportunistic: uses idle capacity.  [default: auto]",
     ),
-    click.option("--name", metavar="X", help="What to call it in listings."),
+    click.option("--name", metavar="X", help="Name of the job in listings."),
     click.option(
         "--time",
         metavar="TIME",
-        help="How long it may run: 90s, 30m, 2h, 1d, HH:MM:SS, D-HH:MM:SS; a number is seconds.",
+        help="Time limit: 90s, 30m, 2h, 1d, HH:MM:SS, D-HH:MM:SS; a number is seconds.",
     ),
-    click.option("--tenant", metavar="NAME", envvar="WEFT_TENANT", help="On whose account.  [env: WEFT_TENANT]"),
-    click.option("--steps", type=AT_LEAST_ONE, metavar="N", help="How many steps it will make; gives an ETA."),
     click.option(
-        "--retries", type=click.IntRange(min=0), metavar="N", help="Start it again so often if it fails.  [default: 0]"
+        "--tenant",
+        metavar="NAME",
+        envvar="WEFT_TENANT",
+        help="Tenant that the job is accounted to.  [env: WEFT_TENANT]",
     ),
-    click.option("--no-requeue", is_flag=True, help="Let it fail if its node is lost, instead of starting it again."),
-    click.option("--hold", is_flag=True, help="Do not start it before weft release ID."),
-    click.option("--no-share", is_flag=True, help="Let nobody else compute on its devices while it runs."),
-    click.option("--no-migrate", is_flag=True, help="Do not move it to other devices only because that would pay."),
+    click.option("--steps", type=AT_LEAST_ONE, metavar="N", help="Number of training steps; gives an ETA."),
+    click.option(
+        "--retries", type=click.IntRange(min=0), metavar="N", help="Restart a failed job up to N times.  [default: 0]"
+    ),
+    click.option("--no-requeue", is_flag=True, help="If its node is lost, let the job fail instead of restarting it."),
+    click.option("--hold", is_flag=True, help="Do not start the job until weft release ID."),
+    click.option("--no-share", is_flag=True, help="Run no other job on its devices."),
+    click.option("--no-migrate", is_flag=True, help="Do not migrate the job to other devices to improve the schedule."),
     click.option(
         "--weight",
         type=float,
         metavar="N",
-        help="Where jobs take turns (policy gandiva): its part of the time against that of others.  [default: 1]",
+        help="Share of time relative to other jobs, where jobs take turns (policy gandiva).  [default: 1]",
     ),
     click.option(
         "--env",
         "env_words",
         metavar="NAME[=VALUE]",
         multiple=True,
-        help="A variable for the job besides the present ones, or in place of one; NAME alone has its present value.",
+        help="Set an environment variable of the job; NAME alone copies its current value.",
     ),
-    click.option("--clean-env", is_flag=True, help="Only HOME, PATH and the like, and what --env gives."),
-    click.option("--cwd", metavar="DIR", shell_complete=complete_folder, help="Where it runs.  [default: here]"),
+    click.option("--clean-env", is_flag=True, help="Start from HOME, PATH and similar variables only, plus --env."),
+    click.option(
+        "--cwd", metavar="DIR", shell_complete=complete_folder, help="Working directory.  [default: the current one]"
+    ),
     click.option(
         "--output",
         metavar="FILE",
         shell_complete=complete_command,
-        help="Write what it prints to this file: %j is its id, %A and %a the array's number and index, %x its name, "
-        "%t the task. Emptied when the job first starts, then appended to.",
+        help="Write output to this file: %j is the job id, %A and %a the array's number and index, %x the name, "
+        "%t the task. The file is truncated when the job first starts, and later attempts append to it.",
     ),
     click.option(
         "--cpus",
         type=AT_LEAST_ONE,
         metavar="N",
-        help="CPU cores each task needs: together, jobs that declare them get no more than there are.",
+        help="CPU cores that each task needs. Jobs that declare cores run only while the machine has that many.",
     ),
     click.option(
-        "--begin", metavar="TIME", help="Not before: now+2h, 30m, 16:00, tomorrow, 2026-11-19T08:00 (local time)."
+        "--begin", metavar="TIME", help="Earliest start: now+2h, 30m, 16:00, tomorrow, 2026-11-19T08:00 (local time)."
     ),
     click.option(
         "--priority",
         type=click.IntRange(LEAST_PRIORITY, MOST_PRIORITY),
         metavar="N",
-        help="Among your own jobs those of a higher one go first, -100 to 100; others' turns stay.  [default: 0]",
+        help="Order among your own jobs, -100 to 100: higher starts first. Other tenants are not affected.  [default: 0]",
     ),
     click.option(
         "--gpu-ids",
         metavar="0,1",
         shell_complete=complete_device,
-        help="These devices, as weft nodes numbers them, all of them and no others.",
+        help="Run on exactly these devices, numbered as in weft nodes.",
     ),
     click.option("--trust-checkpoint", is_flag=True, help=TRUST),
     click.option("--types", metavar="A100,V100", multiple=True, help="Device types it may use.  [default: any]"),
@@ -117,8 +126,8 @@ def job_options(command: Decorated) -> Decorated:
     return COMMAND(command)
 
 
-def asked(command: tuple[str, ...], array: str | None = None, **said: Any) -> dict[str, Any]:
-    """What to send to the daemon for what was said on the command line."""
+def request_from_options(command: tuple[str, ...], array: str | None = None, **said: Any) -> dict[str, Any]:
+    """The request to the daemon for the options on the command line."""
     refused = {name: False if said.pop(f"no_{name}") else None for name in ("requeue", "share", "migrate")}
     words, is_clean = said.pop("env_words", ()), said.pop("clean_env", False)
     if words or is_clean:

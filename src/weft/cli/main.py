@@ -1,4 +1,4 @@
-"""The command `weft`: its verbs, and the one place where errors become words and exit codes."""
+"""The command `weft`: its verbs, and the one place where errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ VERBS = {
     "exec": "weft.cli.verbs.exec:exec_command",
     "completion": "weft.cli.completion:completion",
 }
-"""In the order of the help. Loaded when used: no verb waits for what another needs."""
+"""In the order of the help. A verb is imported when it is used, so none pays for the imports of another."""
 
 
 class Verbs(click.Group):
@@ -67,7 +67,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in VERBS and not ctx.resilient_parsing:
-            raise InputError(f'there is no verb "{args[0]}"', _meant(args[0]))
+            raise InputError(f'there is no verb "{args[0]}"', _suggestion(args[0]))
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -86,7 +86,7 @@ class Verbs(click.Group):
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            code = _say("what is printed here finds no room: no space left on device", "", FAILED)
+            code = _say("the output cannot be written: no space left on device", "", FAILED)
         sys.exit(code)
 
 
@@ -96,10 +96,10 @@ FAMILIAR = {
     "suspend": "pause", "continue": "resume", "requeue": "rerun", "resubmit": "rerun", "fg": "attach",
     "sinfo": "nodes", "info": "status", "sacct": "history",
 }  # fmt: skip
-"""What people type who come from elsewhere."""
+"""Verbs of other schedulers and tools, and the one of weft that is meant."""
 
 
-def _meant(word: str) -> str:
+def _suggestion(word: str) -> str:
     from difflib import get_close_matches
 
     close = [FAMILIAR[word]] if word in FAMILIAR else get_close_matches(word, VERBS, n=1)

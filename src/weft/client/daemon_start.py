@@ -62,7 +62,7 @@ def refuse_network(home: Home) -> None:
 
 
 def _spawn(home: Home, command: list[str]) -> int:
-    """In a session of its own, with nothing of ours open: whoever waits for our output must not wait for the daemon."""
+    """In a session of its own, with none of our files open: a reader of our output must not wait for the daemon."""
     log = open_regular(home.daemon_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     given = [fd for fd in _open_files() if fd > 2 and os.get_inheritable(fd)]
@@ -106,7 +106,7 @@ def _not_started(said: list[str]) -> WeftError:
         message = "\n".join(said[begins[-1] : hints[-1]]).removeprefix("error: ")
         return WeftError(f"the daemon did not start: {message}", said[-1].removeprefix("hint: "))
     shown = "\n".join(f"  {line}" for line in said[-SHOWN_LINES:]) or "  (nothing)"
-    return WeftError(f"the daemon did not start; it said:\n{shown}", "weft doctor")
+    return WeftError(f"the daemon did not start; its log:\n{shown}", "weft doctor")
 
 
 def _said(home: Home, begins_at: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""A job as it is asked for: what people write, made into what the daemon reads."""
+"""The request for a job: options as users write them, checked and turned into what the daemon reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OF_AN_OUTER_GANG = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MAS
 
 
 class Options(TypedDict, total=False):
-    """What may be said about a job besides its command. What is None or left away is the daemon's to choose."""
+    """What may be said about a job besides its command. The daemon chooses what is None or omitted."""
 
     name: str | None
     cwd: str | os.PathLike[str] | None
@@ -88,7 +88,9 @@ def job_request(command: str | Sequence[str], array: str | None, options: Option
     ids = _device_ids(asked.pop("gpu_ids", None))
     gpus, ntasks = asked.get("gpus"), asked.get("ntasks")
     if ids and gpus and gpus != len(ids):
-        raise InputError(f"{len(ids)} devices are named, and {gpus} asked for", "leave --gpus away: --gpu-ids says it")
+        raise InputError(
+            f"{len(ids)} devices are named, and {gpus} asked for", "omit --gpus: --gpu-ids sets the number"
+        )
     gpus = len(ids) if ids else gpus
     if gpus and ntasks and gpus % ntasks:
         even = max(1, round(gpus / ntasks)) * ntasks
@@ -222,7 +224,7 @@ def _here() -> str:
     try:
         return os.getcwd()  # noqa: PTH109 - the folder's name is all we need
     except FileNotFoundError as error:
-        raise InputError("the folder we are in is gone", "cd to another one") from error
+        raise InputError("the current folder no longer exists", "cd to another one") from error
 
 
 def _listed(value: str | Iterable[str] | None) -> list[str]:
@@ -237,14 +239,16 @@ def _folder(value: str | os.PathLike[str] | None) -> str:
         return _here()
     path = os.fspath(value)
     if not path:
-        raise InputError("the folder to run in is named by nothing", "--cwd DIR")
+        raise InputError("the folder to run in is empty", "--cwd DIR")
     path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib takes its time to load
     check_folder(path)
     if not os.path.isdir(path):  # noqa: PTH112
         is_there = os.path.lexists(path)
-        raise InputError(f"{shown(path)} is {'no folder' if is_there else 'not there'}", f"mkdir -p {shown(path)}")
+        raise InputError(
+            f"{shown(path)} {'is not a folder' if is_there else 'does not exist'}", f"mkdir -p {shown(path)}"
+        )
     if not os.access(path, os.X_OK):
-        raise InputError(f"{shown(path)} may not be entered", f"ls -ld {shown(path)}")
+        raise InputError(f"{shown(path)} cannot be entered", f"ls -ld {shown(path)}")
     return path
 
 

@@ -16,7 +16,7 @@ STATUS_EVERY_S = 0.2
 def log_lines(
     status: Callable[[], Job], log: Callable[[Job], Path], tail: int | None, *, follow: bool
 ) -> Iterator[str]:
-    """The lines of the file `log`, the last `tail` of what is there; `follow`: until the job has ended by its `status`."""
+    """Lines of the job's file `log`: the last `tail` of what is there; `follow`: until its `status` is final."""
     job, looked_s = status(), time.monotonic()
     followed, pace = Tail(log(job), tail), PollingPace()
     decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""

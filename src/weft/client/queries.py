@@ -135,7 +135,7 @@ class Queries(Transport):
 
         Example:
             >>> client.why(client.submit("true", hold=True))["text"][0]
-            'job ... is held...'
+            '... is PENDING: held by its owner'
         """
         answer: dict[str, Any] = self._ask("GET", f"/v1/jobs/{checked_id(job_id)}/why")
         return answer

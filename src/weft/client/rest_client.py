@@ -33,9 +33,9 @@ class Client(Queries):
     Example:
         >>> import weft
         >>> with weft.Client(start=True) as client:
-        ...     job = client.run(["python", "-c", "print(6 * 7)"], name="answer")
+        ...     job = client.run(["echo", "hello"], name="greeting")
         ...     print(job["state"], *client.logs(job["id"]))
-        SUCCEEDED 42
+        SUCCEEDED hello
         <BLANKLINE>
     """
 

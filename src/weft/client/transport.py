@@ -85,11 +85,11 @@ class Transport:
                 given_up_s = given_up_s or time.monotonic() + self.restart_s
                 if not again or time.monotonic() > given_up_s:
                     hint = f"see {self.home.daemon_log}, then: weft up"
-                    raise UnreachableError("the daemon ended while it was asked", hint) from error
+                    raise UnreachableError("the daemon ended during the request", hint) from error
             time.sleep(LOOK_AGAIN_S)
 
     def _silent(self) -> UnreachableError:
-        """Why nobody answered, as far as we can see from here."""
+        """Why the daemon did not answer, as far as can be seen from here."""
         from weft.system.processes import process
 
         text = self.home.daemon_lock.read_text().strip() if self.home.daemon_lock.exists() else ""
@@ -97,10 +97,10 @@ class Transport:
         if found is None:
             return UnreachableError(f"the daemon did not answer within {self.timeout_s:g} s", "weft doctor")
         if found.state in ("T", "t"):
-            return UnreachableError(f"the daemon (process {text}) is stopped", f"let it go on: kill -CONT {text}")
+            return UnreachableError(f"the daemon (process {text}) is stopped", f"continue it: kill -CONT {text}")
         hint = f"see {self.home.daemon_log}; if it hangs: kill -9 {text}, then weft up; no job is lost"
         what = f"the daemon (process {text}) did not answer within {self.timeout_s:g} s"
-        return UnreachableError(f"{what}; it may yet do what it was asked", hint)
+        return UnreachableError(f"{what}; the request may still be carried out", hint)
 
 
 def _socket_of(home: Home) -> str:

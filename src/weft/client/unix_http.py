@@ -67,7 +67,7 @@ class Connection:
         self._socket = self._reader = None
 
     def __del__(self) -> None:
-        self.close()  # one line with a client in it is how people ask, and no reason to warn them
+        self.close()  # a client used in one line and dropped is no reason for a warning
 
     def _connect(self, timeout_s: float) -> None:
         path = self._path if isinstance(self._path, str) else self._path()
@@ -78,9 +78,9 @@ class Connection:
             try:
                 self._socket.connect(path)
                 break
-            except BlockingIOError:  # more are waiting to be let in than the server's queue holds
+            except BlockingIOError:  # the server's accept queue is full
                 if time.monotonic() > deadline_s:
-                    raise TimeoutError("the queue of connections stays full") from None
+                    raise TimeoutError("timed out connecting: the daemon's accept queue is full") from None
                 time.sleep(ENTER_AGAIN_S)
         self._reader = self._socket.makefile("rb")
 

@@ -62,7 +62,7 @@ def parsed_seconds(text: str) -> float:
     if time_s is None:
         raise InputError(f'"{text}" is not a length of time', DURATION_EXAMPLES)
     if time_s == 0:
-        raise InputError(f'the time "{text}" is none at all', "leave it away for no limit")
+        raise InputError(f'the time "{text}" is not positive', "omit it for no limit")
     if time_s > LONGEST_S:
         raise InputError(f'the time "{text}" is more than ten years', DURATION_EXAMPLES)
     return time_s

@@ -18,7 +18,7 @@ AT_ONCE_BYTES = 16384
 CONTROL_C = b"\x03"
 
 
-class Feeding:
+class JobInput:
     """Reads no more than the job takes: while a packet waits, nothing is read."""
 
     def __init__(self, home: Home, job_id: str, *, is_terminal: bool) -> None:

@@ -71,7 +71,7 @@ def _write_line(line: bytes) -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """All of it, also to one who made his end non-blocking."""
+    """Write all of it, also to a descriptor that is non-blocking."""
     while data:
         try:
             data = data[os.write(fd, data) :]
@@ -79,10 +79,10 @@ def write_all(fd: int, data: bytes) -> None:
             select.select([], [fd], [])
 
 
-def asked_key(has_passed: Callable[[], bool]) -> bytes | None:
-    """The next key, by which the person answers; None if the question has passed meanwhile, or nobody can answer.
+def read_key(has_passed: Callable[[], bool]) -> bytes | None:
+    """The next key; None if the question is no longer relevant, or there is no terminal to ask at.
 
-    Ctrl-C is a key as any other here.
+    Ctrl-C is a key like any other here.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
@@ -101,7 +101,7 @@ def asked_key(has_passed: Callable[[], bool]) -> bytes | None:
 
 
 def can_ask() -> bool:
-    """Whether somebody is there: our own terminal, which we have in the foreground."""
+    """Whether this process is in the foreground of a terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -115,7 +115,7 @@ def can_ask() -> bool:
 
 
 def is_at_a_terminal() -> bool:
-    """Whether all three are a terminal, and ours to read: in the background, it is somebody else's."""
+    """Whether stdin, stdout and stderr are a terminal, and this process is in its foreground."""
     try:
         return all(map(os.isatty, (STDIN, OUT, ERR))) and os.tcgetpgrp(STDIN) == os.getpgrp()
     except OSError:

@@ -10,10 +10,10 @@ import time
 from contextlib import suppress
 from types import TracebackType
 
-from weft.cli.attach.job_input import CONTROL_C, Feeding
-from weft.cli.attach.screen import ERR, OUT, Screen, asked_key, can_ask
+from weft.cli.attach.job_input import CONTROL_C, JobInput
+from weft.cli.attach.screen import ERR, OUT, Screen, can_ask, read_key
 from weft.cli.attach.watcher import Watcher
-from weft.cli.render.job_text import devices, exit_status, line_about, what_ended
+from weft.cli.render.job_text import devices, end_message, exit_status, status_line
 from weft.client import Client, Job
 from weft.core.errors import WeftError
 from weft.system.tail import PollingPace, Tail
@@ -26,14 +26,14 @@ QUIET_S = 0.3
 """A job that starts within this is not said to wait."""
 
 
-class Attached:
-    """One loop: what the watcher tells, what was printed, what was typed, which signals came."""
+class JobSession:
+    """One loop over the updates of the watcher, the output of the job, the input of the user, and signals."""
 
     def __init__(
         self,
         client: Client,
         job: Job,
-        feeding: Feeding | None,
+        feeding: JobInput | None,
         *,
         is_split: bool,
         last: int | None = None,
@@ -61,7 +61,7 @@ class Attached:
         self._is_announced = not os.isatty(ERR)  # a script that reads our stderr wants the job's alone
         self._code: int | None = None
 
-    def __enter__(self) -> Attached:
+    def __enter__(self) -> JobSession:
         signal.set_wakeup_fd(self._wake)
         for each in SIGNALS:
             signal.signal(each, lambda *_: None)  # its number comes through the pipe
@@ -76,7 +76,7 @@ class Attached:
         self._watcher.close()
 
     def follow(self) -> int:
-        """Until the job has ended and all it printed is shown; its exit code. Or until the person has gone: 0."""
+        """Until the job has ended and all it printed is shown; its exit code. Or until the user detaches: 0."""
         self._watcher.start()
         while self._code is None:
             has_ended = self._watcher.has_ended  # asked first, read then: the log is complete
@@ -142,10 +142,10 @@ class Attached:
             return
         to_job = bool(self._feeding and self._feeding.is_raw)
         send = "s: send Ctrl-C to the job, " if to_job else ""
-        self._screen.say(f"detach or cancel? [d: detach, c or Ctrl-C: cancel, {send}any other key: go on] ")
-        key = asked_key(lambda: self._watcher.has_ended)
+        self._screen.say(f"detach or cancel? [d: detach, c or Ctrl-C: cancel, {send}any other key: continue] ")
+        key = read_key(lambda: self._watcher.has_ended)
         if key in (b"d", b"D"):
-            self._screen.say(f"detached; job {self._id} goes on: weft attach {self._id}")
+            self._screen.say(f"detached; job {self._id} continues: weft attach {self._id}")
             self._code = 0
         elif key in (b"c", b"C", CONTROL_C):
             self._cancel()
@@ -166,7 +166,7 @@ class Attached:
         self._is_cancelled = True
 
     def _unheard(self, fd: int, error: OSError) -> None:
-        """Whoever read our output has gone: a command without weft would be ended by that. A terminal hangs up."""
+        """The reader of our output has gone, which would end a command without weft. EIO: the terminal hung up."""
         if error.errno == errno.EIO:
             self._code = 0
             return
@@ -179,7 +179,7 @@ class Attached:
         self._cancel()
 
     def _watched(self) -> None:
-        with suppress(BlockingIOError):  # enough is in the pipe to wake anybody
+        with suppress(BlockingIOError):  # the pipe is full, so the loop wakes anyway
             os.write(self._wake, b"\0")
 
     def _announce(self, *, must: bool = False) -> None:
@@ -193,12 +193,12 @@ class Attached:
         self._announce()
         if self._watcher.is_reachable != self._was_reachable:
             self._was_reachable = self._watcher.is_reachable
-            gone = f"weft: the daemon does not answer; job {self._id} goes on, and so do we when it is back (weft up)"
+            gone = f"weft: the daemon does not answer; job {self._id} continues; waiting for the daemon (weft up)"
             self._screen.say("weft: the daemon is back" if self._was_reachable else gone)
         if time.monotonic() < self._drawn_s + DRAW_EVERY_S:
             return
         self._drawn_s = time.monotonic()
-        line = line_about(self._watcher.job)
+        line = status_line(self._watcher.job)
         if self._screen.has_line:
             self._screen.draw(line)
         elif line and line != self._told and self._watcher.job["state"] in WAITING:
@@ -207,7 +207,7 @@ class Attached:
 
     def _ended(self) -> int:
         job = self._watcher.job
-        if said := what_ended(job):
+        if said := end_message(job):
             self._screen.say(f"weft: {said}")
         if self._is_cancelled:
             return self._cancelled_code

@@ -16,7 +16,7 @@ AGAIN_S = 0.2
 
 
 class Watcher:
-    """Asks in a thread of its own. `job` is the latest answer; `changed` is called with each, and when nobody answers.
+    """Asks in a thread. `job` is the latest answer; `changed` is called after each, and when there is no answer.
 
     Without a daemon it keeps asking until there is one: only the daemon knows how a job ended.
     """

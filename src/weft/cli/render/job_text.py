@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.render.quantities import NOTHING, clock, printable, rate, size
-from weft.core.words import counted
 
 if TYPE_CHECKING:
     from weft.client import Job
@@ -65,8 +64,8 @@ def from_step(step: int) -> str:
     return f"from step {step:,}" if step else "from the beginning"
 
 
-def company(job: Mapping[str, Any]) -> str:
-    """Its right to the devices and beside whom it computes, as a mark; a guest may be alone where it sits."""
+def share_mark(job: Mapping[str, Any]) -> str:
+    """Guest or guaranteed, and the jobs on the same devices. A guest may be alone on its device."""
     right = "guest" if job.get("guest") else "guaranteed" if job.get("guaranteed") else ""
     others = f"beside {' '.join(job['beside'])}" if job.get("beside") else ""
     return f"{right} {others}".strip()
@@ -74,7 +73,7 @@ def company(job: Mapping[str, Any]) -> str:
 
 def sharing(job: Mapping[str, Any]) -> str:
     """The same in full."""
-    parts = [company(job)] if company(job) else []
+    parts = [share_mark(job)] if share_mark(job) else []
     parts += [f"lane {job['lane']}"] if job.get("lane") else []
     if job.get("interference_ratio") is not None:
         parts.append(f"at {job['interference_ratio']:.0%} of its rate alone")
@@ -104,8 +103,8 @@ def devices(job: Mapping[str, Any]) -> str:
     return f"({wanted})" if wanted and job.get("state") in ("PENDING", "PAUSED") else NOTHING
 
 
-def line_about(job: Job) -> str:
-    """Empty while there is nothing to say, as before the daemon has told anything but the id."""
+def status_line(job: Job) -> str:
+    """Empty while nothing is known but the id."""
     if "submitted_at" not in job:
         return ""
     if job["state"] == "RUNNING" and not reason(job):  # one that is being ended says so
@@ -134,20 +133,20 @@ def exit_status(job: Job) -> int:
     return {"SUCCEEDED": 0, "CANCELLED": TERMINATED}.get(job["state"], 1)
 
 
-def what_ended(job: Job) -> str:
-    """What the exit code alone does not tell; empty if it tells all."""
+def end_message(job: Job) -> str:
+    """How the job ended, where the exit code is not enough; else empty."""
     if job["state"] == "SUCCEEDED":
         return ""
     why = f": {printable(reason(job))}" if reason(job) not in ("", "cancelled") else ""
     return f"job {job['id']} {'was cancelled' if job['state'] == 'CANCELLED' else 'failed'}{why}"
 
 
-def tell_losses(health: Mapping[str, Any]) -> None:
-    for line in lines_about(health.get("lost") or []):
+def warn_of_losses(health: Mapping[str, Any]) -> None:
+    for line in loss_lines(health.get("lost") or []):
         click.echo(f"warning: {printable(line)}", err=True)
 
 
-def lines_about(lost: Iterable[Lost]) -> Iterator[str]:
+def loss_lines(lost: Iterable[Lost]) -> Iterator[str]:
     """One line for those that begin anew, one for those with checkpoints, one for those that are not tried again."""
     jobs = list(lost)
     anew = [job for job in jobs if job["step"] == 0]
@@ -164,6 +163,8 @@ def lines_about(lost: Iterable[Lost]) -> Iterator[str]:
 
 
 def _were_lost(jobs: list[Lost]) -> str:
+    from weft.core.words import counted
+
     return f"{counted(len(jobs), 'job')} {'was' if len(jobs) == 1 else 'were'} lost"
 
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Column
 from rich.text import Text
 
-from weft.cli.render.simulation import Told
+from weft.cli.render.simulation import SimulationNotes
 from weft.sim.results.run_result import short_labels
 from weft.sim.trace import Trace
 
@@ -25,7 +25,7 @@ class Rate(ProgressColumn):
         return Text(f"{speed:,.0f} jobs/s" if speed else "", style="dim")
 
 
-class Bars(Told):
+class ProgressBars(SimulationNotes):
     def __init__(self) -> None:
         console = Console(stderr=True)
         console.width -= len("^C")  # which else would wrap, and leave a line behind

@@ -7,7 +7,7 @@ NOTHING = "-"
 
 
 def printable(text: object) -> str:
-    """Without what would move a terminal's cursor: names are anybody's."""
+    """Without control characters, which could move the cursor: users choose the names."""
     return "".join(character if character.isprintable() else "?" for character in str(text))
 
 
@@ -47,7 +47,7 @@ def _three_figures(number: float) -> str:
 
 
 def local_time(text: str | None) -> str:
-    """A time of the daemon's, in the time zone of whoever reads it."""
+    """A time of the daemon's, in the local time zone."""
     from datetime import datetime
 
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else NOTHING

@@ -28,7 +28,7 @@ PAGE_SUFFIXES = ("", ".html", ".htm")
 """Of jobs that are skipped for one reason, so many are named."""
 
 
-class Told(ProgressListener):
+class SimulationNotes(ProgressListener):
     """One line about rows that are left out, one about columns that are, one a reason to skip jobs; no bars."""
 
     def skipped(self, misfits: Sequence[Misfit], jobs: int) -> None:
@@ -51,7 +51,7 @@ class Told(ProgressListener):
         if trace.ignored_columns:
             click.echo(f"note: columns ignored: {', '.join(trace.ignored_columns)}", err=True)
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> SimulationNotes:
         return self
 
     def __exit__(
@@ -60,16 +60,16 @@ class Told(ProgressListener):
         pass
 
 
-def told() -> Told:
-    """With bars where somebody sees them."""
+def simulation_notes() -> SimulationNotes:
+    """With progress bars where stderr is a terminal."""
     if not sys.stderr.isatty():
-        return Told()
-    from weft.cli.render.progress_bars import Bars
+        return SimulationNotes()
+    from weft.cli.render.progress_bars import ProgressBars
 
-    return Bars()
+    return ProgressBars()
 
 
-def show(results: Results, *, to_stderr: bool) -> None:
+def print_results(results: Results, *, to_stderr: bool) -> None:
     console = Console(stderr=to_stderr)
     first = results[0]
     jobs, devices = counted(len(first.jobs.ids), "job"), counted(first.device_count, "device")
@@ -81,7 +81,7 @@ def show(results: Results, *, to_stderr: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Outputs:
+class OutputFiles:
     json: str | None
     csv: str | None
     report: str | None
@@ -102,7 +102,7 @@ class Outputs:
         return STDOUT in astuple(self)
 
     def write(self, results: Results) -> None:
-        """Files first: whoever reads standard output may go away in the middle of it."""
+        """Files first: the reader of standard output may close it early."""
         for path, write in sorted(self._writers(results), key=lambda each: each[0] == STDOUT):
             write(path)
             if path != STDOUT:

@@ -43,7 +43,7 @@ def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]], goes: Seque
     return list(fitted(lines, limit, SHRINKING, goes))
 
 
-def tell_of_more(shown: int, total: int, hint: str) -> None:
+def note_more(shown: int, total: int, hint: str) -> None:
     """On stderr, so that what reads the list does not take it for a job."""
     if total > shown:
         click.echo(f"and {total - shown:,} more; {hint}", err=True)

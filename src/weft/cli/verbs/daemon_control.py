@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.completion import complete_policy
-from weft.cli.render.job_text import tell_losses
+from weft.cli.render.job_text import warn_of_losses
 from weft.core.errors import WeftError
 from weft.system.processes import Process, is_alive, process
 
@@ -28,21 +28,20 @@ LOOK_EVERY_S = 0.01
 
 
 @click.command(short_help="Start weft on this machine, in the background.")
-@click.option("--foreground", is_flag=True, help="Stay in this terminal, and print what it logs.")
+@click.option("--foreground", is_flag=True, help="Stay in this terminal, and print the log.")
 @click.option(
     "--policy",
     metavar="NAME",
     envvar="WEFT_POLICY",
     shell_complete=complete_policy,
-    help="Who goes first: any that weft policies lists, or path/to/file.py:Name. Where weft runs already, it changes "
-    "now, and no job is restarted.  [env: WEFT_POLICY]",
+    help="Scheduling policy: one that weft policies lists, or path/to/file.py:Name. If weft runs already, the policy "
+    "changes now, and no job is restarted.  [env: WEFT_POLICY]",
 )
 @click.option(
     "--devices",
     metavar="TEXT",
     envvar="WEFT_DEVICES",
-    help="Which devices to manage, as in cpu=4.  [default: the GPUs; without any, this machine's cores]  "
-    "[env: WEFT_DEVICES]",
+    help="Devices to manage, as in cpu=4.  [default: the GPUs; without any, this machine's cores]  [env: WEFT_DEVICES]",
 )
 @click.option(
     "--log-level",
@@ -51,10 +50,10 @@ LOOK_EVERY_S = 0.01
     help="How much daemon.log and node.log say.  [default: info]  [env: WEFT_LOG]",
 )
 def up(foreground: bool, policy: str | None, devices: str | None, log_level: str | None) -> None:
-    """Start the daemon and this machine's coordinator in the background. Jobs that are still there are adopted.
+    """Start the daemon and this machine's coordinator in the background. Running jobs are adopted.
 
-    What weft keeps is in WEFT_HOME (~/.weft); the settings are in weft.toml there. Flags go before the environment, and
-    the environment before the file.
+    All files are in WEFT_HOME (~/.weft), the settings in weft.toml there. Flags override the environment, and the
+    environment overrides the file.
     """
     from weft.client import Client
     from weft.client.daemon_start import refuse_network, start_daemon
@@ -66,15 +65,15 @@ def up(foreground: bool, policy: str | None, devices: str | None, log_level: str
     if foreground:
         _become_daemon(client, policy, devices, log_level)
     if start_daemon(home, policy, devices, log_level):
-        tell_health(once_joined(client), "started")
+        print_health(wait_for_node(client), "started")
         return
     if devices:
-        click.echo("note: the devices stay as they are; to choose others: weft down, then weft up", err=True)
+        click.echo("note: --devices has no effect on a running daemon: weft down, then weft up", err=True)
     if policy:
         before = client.policy()
         client.policy(policy)
         click.echo(f"policy: {before} → {policy}; no job is restarted", err=True)
-    tell_health(client.health(), "runs already")
+    print_health(client.health(), "is already running")
 
 
 def absolute_policy(text: str | None) -> str | None:
@@ -83,8 +82,8 @@ def absolute_policy(text: str | None) -> str | None:
     return f"{Path(path).absolute()}:{rest}" if colon and path.endswith(".py") else text
 
 
-def once_joined(client: Client) -> dict[str, Any]:
-    """Its health once the coordinator is there as well and has told which attempts were lost; or after a while."""
+def wait_for_node(client: Client) -> dict[str, Any]:
+    """The health once the coordinator is connected and has reported which attempts were lost, or after a timeout."""
     begun_s = time.monotonic()
     while True:
         health = client.health()
@@ -100,28 +99,28 @@ def _become_daemon(client: Client, policy: str | None, devices: str | None, log_
     from weft.core.errors import WeftError
 
     if is_running(client):
-        raise WeftError("weft runs already, in the background", "weft down")
+        raise WeftError("weft is already running in the background", "weft down")
     client.home.make()
     command = daemon_command(policy, devices, log_level)
-    os.execve(command[0], command, cleaned(os.environ))  # noqa: S606 - to be the daemon is what we are asked
+    os.execve(command[0], command, cleaned(os.environ))  # noqa: S606 - this process becomes the daemon
 
 
-def tell_health(health: dict[str, Any], how: str) -> None:
+def print_health(health: dict[str, Any], how: str) -> None:
     click.echo(f"weft {how}: process {health['pid']}, policy {health['policy']}, home {health['home']}", err=True)
-    tell_losses(health)
+    warn_of_losses(health)
     for warning in health.get("warnings") or []:
         click.echo(f"warning: {warning}", err=True)
 
 
 PATIENCE_S = 60.0
 """Beyond the time that the daemon gives to jobs that are to end."""
-TO_STOP = "to stop jobs as well: weft up, then weft down --stop-jobs"
+TO_STOP = "to stop them as well: weft up, then weft down --stop-jobs"
 
 
-@click.command(short_help="Stop weft; jobs go on.")
-@click.option("--stop-jobs", is_flag=True, help="End all running jobs as well; those that wait stay in the queue.")
+@click.command(short_help="Stop weft; running jobs continue.")
+@click.option("--stop-jobs", is_flag=True, help="Stop running jobs as well; waiting jobs stay in the queue.")
 def down(stop_jobs: bool) -> None:
-    """Stop the daemon and the coordinator. Running jobs go on, and the next `weft up` adopts them."""
+    """Stop the daemon and the coordinator. Running jobs continue, and the next `weft up` adopts them."""
     from weft.client import Client, NotRunningError
 
     client = Client()
@@ -134,7 +133,7 @@ def down(stop_jobs: bool) -> None:
     except NotRunningError:
         if stop_jobs and there:
             raise WeftError(
-                "the daemon is gone, and only it can stop jobs", "weft up, then weft down --stop-jobs"
+                "the daemon is not running, and only the daemon can stop jobs", "weft up, then weft down --stop-jobs"
             ) from None
         if not there:
             click.echo("weft is not running", err=True)
@@ -143,8 +142,8 @@ def down(stop_jobs: bool) -> None:
     _wait_for(there, within_s + PATIENCE_S)
     click.echo("weft is down", err=True)
     if live and not stop_jobs:
-        goes = "1 job goes" if live == 1 else f"{live:,} jobs go"
-        click.echo(f"{goes} on, and the next weft up adopts {'it' if live == 1 else 'them'}; {TO_STOP}", err=True)
+        continues = "1 job continues" if live == 1 else f"{live:,} jobs continue"
+        click.echo(f"{continues}, and the next weft up adopts {'it' if live == 1 else 'them'}; {TO_STOP}", err=True)
 
 
 def _live(client: Client) -> int:
@@ -154,7 +153,7 @@ def _live(client: Client) -> int:
 
 
 def _holder(lock: Path, module: str) -> Process | None:
-    """Who wrote its number into the lock, if that is still the process it was."""
+    """The process that wrote its id into the lock, if that id still belongs to it."""
     try:
         pid = int(lock.read_text())
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

@@ -66,15 +66,15 @@ if TYPE_CHECKING:
 @click.option(
     "--lane-capacity",
     metavar="SIZE",
-    help="How large the lane may grow; who makes it, says it.  [default: half of the machine's memory]",
+    help="How large the lane may grow; set by the command that creates it.  [default: half of the machine's memory]",
 )
 @click.option(
     "--lane-base",
     metavar="N",
     type=int,
     default=0,
-    help="The next turn is of the command with the smallest BASE + WEIGHT * microseconds used; of equal ones, of who "
-    "waits longest. So with weight 0, the lower base goes first.  [default: 0]",
+    help="The next turn is of the command with the smallest BASE + WEIGHT * microseconds used; among equal ones, the "
+    "one that waits longest. So with weight 0, the lower base goes first.  [default: 0]",
 )
 @click.option(
     "--lane-weight",
@@ -136,7 +136,7 @@ def exec_command(
         raise
     if step is None:
         return code
-    click.echo(f"weft: checkpointed at step {step}; the same command goes on from there", err=True)
+    click.echo(f"weft: checkpointed at step {step}; run the same command to continue", err=True)
     return LEFT_EXIT_CODE
 
 
@@ -157,7 +157,7 @@ def _bounds(
     if is_strict and limit is None:
         raise InputError("there is no --limit to be strict about", "weft exec --limit 2G --strict -- CMD")
     if lane is None and (lane_capacity or lane_base or lane_weight):
-        raise InputError("there is no lane to say this about", "weft exec --lane NAME -- CMD")
+        raise InputError("the --lane-... options need a lane", "weft exec --lane NAME -- CMD")
     library, why_not = bounds.the_library()
     _refuse_without(
         library, why_not, {"--overflow": overflow, "--strict": is_strict, "--duty": duty < 100, "--lane": lane}
@@ -183,7 +183,7 @@ def _bounds(
 def _refuse_without(library: str, why_not: str, asked: dict[str, object]) -> None:
     for option, is_asked in asked.items():
         if is_asked and not library:
-            raise InputError(f"{option} cannot be had: {why_not}", "weft doctor says what is off without it")
+            raise InputError(f"{option} is not available: {why_not}", "weft doctor lists what does not work without it")
 
 
 def _say(text: str) -> None:

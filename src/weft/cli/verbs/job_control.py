@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from weft.client import Client
 
 
-@click.command(short_help="End jobs, whether they wait or run.")
+@click.command(short_help="Cancel waiting or running jobs.")
 @job_ids_argument
 def cancel(job_ids: tuple[str, ...]) -> int:
-    """End jobs, whether they wait or run. The number of an array means all its elements.
+    """Cancel waiting or running jobs. The number of an array means all its elements.
 
-    What runs gets SIGTERM first, and SIGKILL if it is still there a few seconds later.
+    A running job gets SIGTERM, and SIGKILL if it has not ended a few seconds later.
     """
     return _each(job_ids, "cancelled", lambda client, job_id: client.cancel(job_id))
 
@@ -29,23 +29,23 @@ def cancel(job_ids: tuple[str, ...]) -> int:
 def pause(job_ids: tuple[str, ...]) -> int:
     """Pause jobs until `weft resume`. The number of an array means all its elements.
 
-    A running job stops at its next step boundary and its devices are given to others; its memory stays until others
-    need the room. A waiting job does not start. The scheduler does not end the pause, and it survives restarts of weft.
+    A running job stops at its next step boundary and releases its devices; it keeps its memory until other jobs need
+    it. A waiting job does not start. Only `weft resume` ends the pause, which also survives restarts of weft.
 
-    `weft hold` differs in one thing: it refuses jobs that run.
+    `weft hold` differs in one way: it refuses running jobs.
 
     \b
     Examples:
       weft pause 17
       weft resume 17
     """
-    return _each(job_ids, "paused", lambda client, job_id: client.pause(job_id), "is paused already")
+    return _each(job_ids, "paused", lambda client, job_id: client.pause(job_id), "is already paused")
 
 
-@click.command(short_help="Let paused or held jobs go on.")
+@click.command(short_help="Resume paused or held jobs.")
 @job_ids_argument
 def resume(job_ids: tuple[str, ...]) -> int:
-    """Let jobs go on that `weft pause` or `weft hold` stopped: they wait for devices again, with all they have done.
+    """Resume jobs that `weft pause` or `weft hold` stopped: they queue for devices again and keep their progress.
 
     The number of an array means all its elements. `weft release` is the same.
     """
@@ -57,15 +57,15 @@ def resume(job_ids: tuple[str, ...]) -> int:
 def hold(job_ids: tuple[str, ...]) -> int:
     """Keep waiting jobs from starting, until `weft release`. The number of an array means all its elements.
 
-    A job that runs is refused: `weft pause` pauses it.
+    A running job is refused: use `weft pause`.
     """
     return _each(job_ids, "held", lambda client, job_id: client.hold(job_id))
 
 
-@click.command(short_help="Let held jobs start.")
+@click.command(short_help="Release held jobs.")
 @job_ids_argument
 def release(job_ids: tuple[str, ...]) -> int:
-    """Let held jobs start, and paused ones go on. The number of an array means all its elements.
+    """Release held jobs, and resume paused ones. The number of an array means all its elements.
 
     `weft resume` is the same.
     """
@@ -80,11 +80,11 @@ def _each(job_ids: tuple[str, ...], done: str, tell: Callable[..., list[str]], u
         for each in changed:
             click.echo(f"{done} {each}", err=True)
 
-    return to_each(job_ids, told)
+    return for_each_job(job_ids, told)
 
 
-def to_each(job_ids: tuple[str, ...], act: Callable[[Client, str], None]) -> int:
-    """Every job, whatever happens to the others; the last refusal is raised, the others are printed."""
+def for_each_job(job_ids: tuple[str, ...], act: Callable[[Client, str], None]) -> int:
+    """Act on every job, also when some are refused: the last refusal is raised, the others are printed."""
     from weft.client import Client, UnreachableError
     from weft.client.job_request import checked_id
 

@@ -26,11 +26,11 @@ AT_THE_BEGINNING = re.compile(r"(\d{4}-\d\d-\d\dT\S+): ")
 
 @click.command(short_help="Show jobs in full, or an array in short.")
 @job_ids_argument
-@click.option("--json", "is_json", is_flag=True, help="Print the job as JSON; of several, a list.")
+@click.option("--json", "is_json", is_flag=True, help="Print the job as JSON; for several ids, a list.")
 def status(job_ids: tuple[str, ...], is_json: bool) -> None:
     """Show jobs in full, one after the other.
 
-    Of the number of an array, how many of its elements are in which state, and why those that wait or failed do.
+    For the number of an array: how many elements are in which state, and why the others wait or failed.
 
     \b
     Examples:
@@ -75,7 +75,7 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if job["steps"]:
         yield "steps", count(job["steps"]) + (f", {rate(job['step_rate_hz'])} a second" if job["step_rate_hz"] else "")
     elif job["state"] in ("RUNNING", "PAUSED"):
-        yield "steps", "none seen yet; without steps, a pause stops its processes where they are"
+        yield "steps", "none seen yet; a pause stops the processes immediately"
     yield "reported", ", ".join(metrics(job))
     yield "ends in", clock(job.get("eta_s"))
     yield "memory", device_memory(job)
@@ -95,13 +95,13 @@ def _lines(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "log", job.get("log") or ""
 
 
-@click.command(short_help="Say why jobs wait, who is ahead, and when they may start.")
+@click.command(short_help="Explain why jobs wait, and when they may start.")
 @job_ids_argument
-@click.option("--json", "is_json", is_flag=True, help="Print the answer as JSON; of several ids, a list.")
+@click.option("--json", "is_json", is_flag=True, help="Print the answer as JSON; for several ids, a list.")
 def why(job_ids: tuple[str, ...], is_json: bool) -> None:
-    """Say what a job waits for, who is ahead and by which rule, when it may start, and what was decided about it.
+    """Explain what a job waits for, which jobs are ahead and by which rule, when it may start, and past decisions.
 
-    Of the number of an array, what its elements wait for, by reason.
+    For the number of an array: what its elements wait for, by reason.
     """
     show_each(job_ids, lambda client, job_id: client.why(job_id), _why_lines, is_json)
 

@@ -9,7 +9,7 @@ import click
 from weft.cli.completion import complete_job
 from weft.cli.render.job_text import letters, reason
 from weft.cli.render.quantities import clock, count, local_time, printable, shortened, size
-from weft.cli.render.tables import show_json, show_table, tell_of_more
+from weft.cli.render.tables import note_more, show_json, show_table
 
 if TYPE_CHECKING:
     from weft.client import Client
@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 HISTORY_HEADS = ("ID", "NAME", "TENANT", "ST", "EXIT", "SUBMITTED", "WAITED", "TIME", "STEPS", "PREEMPTED", "REASON")
 
 
-@click.command(short_help="List the jobs that have ended, or all that happened to one.")
+@click.command(short_help="List ended jobs, or the events of one job.")
 @click.argument("job_id", metavar="[ID]", required=False, shell_complete=complete_job)
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="At most N jobs.")
 @click.option("--json", "is_json", is_flag=True, help="Print a list as JSON.")
 def history(job_id: str | None, limit: int, is_json: bool) -> None:
-    """List the jobs that have ended, the latest first; with an ID, all that happened to that job, in order.
+    """List the jobs that have ended, the latest first; with an ID, the events of that job, in order.
 
-    TIME is how long it ran: as a guest, by the part of its devices that it had. WAITED is all the time since it was
-    submitted in which it had no devices and was not held. PREEMPTED is how often it had to make room.
+    TIME is how long it ran; for a guest, in proportion to its share of the devices. WAITED is the time since submission
+    without devices, except while held. PREEMPTED is how often it was preempted.
     """
     from weft.client import Client
 
@@ -43,7 +41,7 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
     jobs = client.history(limit)
     if is_json:
         show_json(jobs)
-        _tell_of_more(client, len(jobs), limit)
+        _note_more(client, len(jobs), limit)
         return
     rows = [
         (
@@ -62,12 +60,12 @@ def history(job_id: str | None, limit: int, is_json: bool) -> None:
         for job in jobs
     ]
     show_table(HISTORY_HEADS, rows, goes=("TENANT", "PREEMPTED", "SUBMITTED", "STEPS", "EXIT"))
-    _tell_of_more(client, len(jobs), limit)
+    _note_more(client, len(jobs), limit)
 
 
-def _tell_of_more(client: Client, shown: int, limit: int) -> None:
+def _note_more(client: Client, shown: int, limit: int) -> None:
     total = shown if shown < limit else int(client.history_page(limit=1).get("total", shown))
-    tell_of_more(shown, total, f"weft history --limit {total} lists all")
+    note_more(shown, total, f"weft history --limit {total} lists all")
 
 
 NODE_HEADS = ("NODE", "NODE STATE", "DEVICE", "TYPE", "MEMORY", "USED", "CORES", "STATE", "JOBS")
@@ -78,8 +76,8 @@ NODE_HEADS = ("NODE", "NODE STATE", "DEVICE", "TYPE", "MEMORY", "USED", "CORES",
 def nodes(is_json: bool) -> None:
     """List nodes and their devices, and which jobs are on them.
 
-    A device is free, busy, or unmanaged: somebody else's process is on it, so weft leaves it alone. USED is what
-    PyTorch holds of its memory in the jobs that run there, as far as it is measured.
+    A device is free, busy, or unmanaged: a process that is not weft's uses it, so weft places no job there. USED is the
+    memory that PyTorch holds in the jobs on it, where that is measured.
     """
     from weft.client import Client
 

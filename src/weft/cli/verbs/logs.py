@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.cli.attach.screen import write_all
 from weft.cli.completion import job_ids_argument
 from weft.core.errors import InputError
 
@@ -18,18 +17,18 @@ if TYPE_CHECKING:
     from weft.system.tail import Tail
 
 
-@click.command(short_help="Print what jobs printed.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the jobs have ended.")
-@click.option("--tail", "lines", type=click.IntRange(min=0), metavar="N", help="Of what is there, the last N lines.")
-@click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, metavar="R", help="Which rank's.")
-@click.option("--err", "is_err", is_flag=True, help="Its standard error, where that was kept apart.")
+@click.command(short_help="Print the output of jobs.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the jobs have ended.")
+@click.option("--tail", "lines", type=click.IntRange(min=0), metavar="N", help="Start with the last N lines.")
+@click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, metavar="R", help="Rank of the task.")
+@click.option("--err", "is_err", is_flag=True, help="Standard error, where it is kept separately.")
 @job_ids_argument
 def logs(follow: bool, lines: int | None, task: int, is_err: bool, job_ids: tuple[str, ...]) -> None:
-    """Print what jobs printed, in all their attempts; with -f, go on until they have ended.
+    """Print the output of jobs, of all attempts; with -f, follow it until they have ended.
 
-    Of several jobs, or of an array by its number, every line begins with the id of its job. What one job printed is a
-    plain file, which `weft status` names. Standard error is in it too, unless it is a job of `weft run` whose outputs
-    went to two places.
+    For several jobs, or an array, every line starts with the id of its job. The output of a job is a plain file, which
+    `weft status` names. It includes standard error, unless `weft run` started the job with stdout and stderr redirected
+    to two places.
 
     \b
     Examples:
@@ -37,13 +36,14 @@ def logs(follow: bool, lines: int | None, task: int, is_err: bool, job_ids: tupl
       weft logs --tail 20 17 18
       weft logs -f 20             all elements of array 20: 20_3: epoch 1
     """
+    from weft.cli.attach.screen import write_all
     from weft.client import Client
     from weft.client.job_request import checked_id
     from weft.system.tail import Tail
 
     client, ids = Client(), [checked_id(job_id) for job_id in job_ids]
     if follow:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # to look on and to stop looking is no error
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # ending this command is no error
     path = client.home.log(ids[0], task, split=is_err)
     if len(ids) > 1 or (not path.exists() and _is_array(client, ids[0])):
         _show_merged(client, ids, task, is_err, lines, follow)
@@ -86,7 +86,7 @@ def _check(client: Client, job_id: str, path: Path) -> None:
         return
     job = client.status(job_id)
     if path.name.endswith(".err") and path.with_suffix(".log").exists():
-        raise InputError(f"job {job_id} keeps no standard error apart", "it is in its log: leave --err away")
+        raise InputError(f"job {job_id} has no separate standard error", "it is in its log: omit --err")
     tasks = job["ntasks"] or 1
     task = int(path.stem.removeprefix("task-"))
     if task >= tasks:
@@ -95,6 +95,7 @@ def _check(client: Client, job_id: str, path: Path) -> None:
 
 
 def _follow(client: Client, job_id: str, tail: Tail) -> None:
+    from weft.cli.attach.screen import write_all
     from weft.cli.attach.watcher import Watcher
     from weft.system.tail import PollingPace
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import select
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.render.job_text import company, devices, in_states, letters, loss, reason
+from weft.cli.render.job_text import devices, in_states, letters, loss, reason, share_mark
 from weft.cli.render.quantities import clock, count, rate, shortened
-from weft.cli.render.tables import show_json, show_lines, table_lines, tell_of_more, terminal_size
+from weft.cli.render.tables import note_more, show_json, show_lines, table_lines, terminal_size
 
 if TYPE_CHECKING:
     from weft.client import Job
@@ -29,22 +27,22 @@ HEADS = ("ID", "NAME", "TENANT", "ST", "TIME", "DEVICES", "STEPS", "STEPS/S", "R
 
 STATES = ("PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED")
 ROWS = 100
-"""As many as anybody reads."""
+"""The rows of a table that is not limited by the user."""
 
 
-@click.command(short_help="List the jobs that wait or run.")
+@click.command(short_help="List waiting and running jobs.")
 @click.option("--all", "is_all", is_flag=True, help="Ended jobs as well.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"At most so many, 0 for no limit.  [default: {ROWS} in a table, else 0]",
+    help=f"At most N jobs, 0 for no limit.  [default: {ROWS} in a table, else 0]",
 )
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only jobs in this state.")
-@click.option("--name", help="Only jobs of this name.")
+@click.option("--name", help="Only jobs with this name.")
 @click.option("--tenant", help="Only jobs of this tenant.")
 @click.option("--json", "is_json", is_flag=True, help="Print a list of jobs as JSON.")
-@click.option("--parsable", is_flag=True, help="Print ids alone, one a line.")
+@click.option("--parsable", is_flag=True, help="Print only ids, one a line.")
 @click.option(
     "--watch",
     "every_s",
@@ -52,22 +50,22 @@ ROWS = 100
     is_flag=False,
     flag_value=2.0,
     metavar="[SECONDS]",
-    help="Show it again and again, every 2 s or so many, until Ctrl-C.",
+    help="Refresh every 2 s, or every SECONDS, until Ctrl-C.",
 )
 def queue(
     is_all: bool, limit: int | None, is_json: bool, parsable: bool, every_s: float | None, **filters: str | None
 ) -> None:
-    """List the jobs that wait or run, with the reason why they are not further.
+    """List the waiting and running jobs, each with the reason for its state.
 
-    ST is PD pending, R running, PA paused, CD succeeded, F failed, CA cancelled. TIME is how long it has run, DEVICES
-    what it holds or, in brackets, how many it waits for. A guest computes on devices that it does not hold. STEPS/S is
-    what it makes of its time: for who takes turns, or rests for others, less than its steps alone would say.
+    ST is PD pending, R running, PA paused, CD succeeded, F failed, CA cancelled. TIME is the time it has run. DEVICES
+    is what it holds or, in brackets, how many it waits for. A guest computes on devices that another job holds. STEPS/S
+    is the wall-clock rate, including turn waits and throttling.
 
-    Jobs are listed in the order of their ids. Where there are more than the limit, those that run come first, and a
-    line says how many there are besides.
+    Jobs are listed in the order of their ids. If there are more than the limit, running jobs come first, and the last
+    line says how many are left out.
 
-    With --watch a terminal shows as many rows as fit on it; elsewhere the listings follow each other, each with a line
-    that says when it was made, and with --json one list a line.
+    With --watch a terminal shows as many rows as fit. Without a terminal the listings follow each other, each after a
+    line with its time; with --json, one list a line.
     """
     if every_s is not None:
         watch(partial(_listed, is_all, filters=filters), table, limit, every_s, is_json, parsable)
@@ -80,7 +78,7 @@ def queue(
             click.echo(job["id"])
     else:
         show_lines(table(jobs))
-    tell_of_more(len(jobs), total, "weft queue --limit 0 lists all; --state, --name and --tenant list some")
+    note_more(len(jobs), total, "weft queue --limit 0 lists all; --state, --name and --tenant list some")
 
 
 def table(jobs: list[Job]) -> list[str]:
@@ -88,7 +86,7 @@ def table(jobs: list[Job]) -> list[str]:
 
 
 def _listed(is_all: bool, limit: int, filters: Mapping[str, Any]) -> tuple[list[Job], int]:
-    """So many jobs, and how many there are."""
+    """At most `limit` jobs, and how many there are in total."""
     from weft.client import MOST_A_PAGE, Client
 
     client = Client()
@@ -114,7 +112,7 @@ def _row(job: Job) -> tuple[str, ...]:
         devices(job),
         count(job["steps"]),
         rate(job["step_rate_hz"]),
-        "; ".join(filter(None, (loss(job), reason(job) or company(job)))),
+        "; ".join(filter(None, (loss(job), reason(job) or share_mark(job)))),
     )
 
 
@@ -150,6 +148,8 @@ def watch(ask: Listed, table: Table, limit: int | None, every_s: float, is_json:
 def _redraw(ask: Listed, table: Table, limit: int | None, every_s: float) -> None:
     """In place: each line over the one that was there, so that nothing flickers. Anew at once in a resized terminal."""
     import os
+    import select
+    import signal
 
     from weft.client import UnreachableError
 
@@ -169,7 +169,7 @@ def _redraw(ask: Listed, table: Table, limit: int | None, every_s: float) -> Non
             shown = [*table(jobs), *more]
             head = f"weft queue  {now}  {in_states(counts) or 'no jobs'}"
         except UnreachableError as error:
-            head = f"weft queue  {now}  {error.message}; asked again every {every_s:g} s"
+            head = f"weft queue  {now}  {error.message}; retrying every {every_s:g} s"
         lines = [line[: columns - 1] for line in [head, *shown]][:rows]
         drawn = f"{TO_END_OF_LINE}\n".join(lines)
         sys.stdout.write(f"{HOME}{drawn}{TO_END_OF_LINE}{TO_END_OF_SCREEN}")

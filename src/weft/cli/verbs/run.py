@@ -7,18 +7,18 @@ from typing import Any
 import click
 
 from weft.cli.completion import job_id_argument
-from weft.cli.job_options import asked, job_options
+from weft.cli.job_options import job_options, request_from_options
 from weft.cli.render.tables import terminal_size
 
 
 @click.command(
-    short_help="Run a command as a job and stay with it.", context_settings={"allow_interspersed_args": False}
+    short_help="Run a command as a job and stay attached.", context_settings={"allow_interspersed_args": False}
 )
 @job_options
 def run(command: tuple[str, ...], **said: Any) -> int:
-    """Run a command as a job and stay with it: its output, its input, its progress; the exit code is its own.
+    """Run a command as a job and stay attached: its output, its input, its progress. The exit code is the job's.
 
-    Starts weft if it is not running. The job gets this folder, umask and environment, and a terminal if we are at one.
+    Starts weft if it is not running. The job gets the current folder, umask, environment and terminal.
     Ctrl-C asks whether to detach or to cancel. Without a terminal, SIGINT and SIGTERM cancel, SIGHUP detaches.
 
     \b
@@ -32,25 +32,25 @@ def run(command: tuple[str, ...], **said: Any) -> int:
 
     has_terminal, has_input = is_at_a_terminal(), has_something_to_read()
     is_split = not has_terminal and not is_one_place(OUT, ERR) and said["output"] is None
-    request = asked(command, **said)
+    request = request_from_options(command, **said)
     request.update(stdin=has_input, split=is_split)
     if has_terminal:
         columns, rows = terminal_size()
         request["tty"] = {"rows": rows, "cols": columns}
 
-    from weft.cli.attach.job_input import Feeding
-    from weft.cli.attach.session import Attached
-    from weft.cli.verbs.submission import sent
+    from weft.cli.attach.job_input import JobInput
+    from weft.cli.attach.session import JobSession
+    from weft.cli.verbs.submission import submit_request
 
-    client, answer = sent(request)
+    client, answer = submit_request(request)
     job_id = str(answer["id"])
     job = {"id": job_id, "state": "PENDING", "reason": "", "attempt": 0, "exit_code": None, "steps": 0}
-    feeding = Feeding(client.home, job_id, is_terminal=has_terminal) if has_input else None
-    with Attached(client, job, feeding, is_split=is_split) as attached:
+    feeding = JobInput(client.home, job_id, is_terminal=has_terminal) if has_input else None
+    with JobSession(client, job, feeding, is_split=is_split) as attached:
         return attached.follow()
 
 
-@click.command(short_help="Stay with a job that was submitted before.")
+@click.command(short_help="Attach to a job that was submitted before.")
 @click.option(
     "--tail",
     "lines",
@@ -58,35 +58,35 @@ def run(command: tuple[str, ...], **said: Any) -> int:
     default=10,
     show_default=True,
     metavar="N",
-    help="Begin with the last N lines that it printed.",
+    help="Start with the last N lines of output.",
 )
 @job_id_argument
 def attach(lines: int, job_id: str) -> int:
-    """Stay with a job as `weft run` does: its output, its input, its progress; the exit code is its own.
+    """Attach to a job as `weft run` does: its output, its input, its progress. The exit code is the job's.
 
-    A job takes input if it was started by `weft run` at a terminal or with something to read; of any other the output
-    alone is shown. Several may be attached at once: all of them see the output, and what any of them types is the
-    job's input.
+    A job reads input if `weft run` started it at a terminal or with input to read; for any other job only the output
+    is shown. Several sessions can be attached at once: each sees the output, and input from any of them goes to the
+    job.
 
     Ctrl-C asks whether to detach or to cancel. Without a terminal, SIGINT, SIGTERM and SIGHUP detach.
 
     \b
     Examples:
       weft attach 17
-      weft attach --tail 0 17     only what it prints from now on
+      weft attach --tail 0 17     only new output
     """
-    from weft.cli.attach.job_input import Feeding
+    from weft.cli.attach.job_input import JobInput
     from weft.cli.attach.screen import has_something_to_read, is_at_a_terminal
-    from weft.cli.attach.session import Attached
+    from weft.cli.attach.session import JobSession
     from weft.client import Client
 
     client = Client()
     job = client.status(job_id)
     is_live = job["finished_at"] is None
     if is_live and not job["stdin"]:
-        click.echo(f"weft: job {job['id']} takes no input; its output is shown", err=True)
+        click.echo(f"weft: job {job['id']} reads no input; only its output is shown", err=True)
     feeds = is_live and job["stdin"] and has_something_to_read()
     is_terminal = job["tty"] and is_at_a_terminal()
-    feeding = Feeding(client.home, job["id"], is_terminal=is_terminal) if feeds else None
-    with Attached(client, job, feeding, is_split=job["split"], last=lines, is_onlooker=True) as attached:
+    feeding = JobInput(client.home, job["id"], is_terminal=is_terminal) if feeds else None
+    with JobSession(client, job, feeding, is_split=job["split"], last=lines, is_onlooker=True) as attached:
         return attached.follow()

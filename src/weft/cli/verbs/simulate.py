@@ -104,13 +104,13 @@ def simulate(
     """
     require_packages("weft simulate", "numpy", "rich", *(["plotly"] if report else []))
     # Loaded here, because they bring numpy: help, completion and --version should not wait for it.
-    from weft.cli.render.simulation import Outputs, show, told
+    from weft.cli.render.simulation import OutputFiles, print_results, simulation_notes
     from weft.sim.api import simulate as run
 
-    outputs = Outputs(json, csv, report)
+    outputs = OutputFiles(json, csv, report)
     outputs.check()
     past = _past(traces, jobs) if history else None
-    with told() as watcher:
+    with simulation_notes() as watcher:
         results = run(
             past.trace if past else traces,
             cluster=cluster or (past.cluster if past else _default_cluster(traces)),
@@ -125,7 +125,7 @@ def simulate(
             watcher=watcher,
         )
     outputs.write(results)
-    show(results, to_stderr=outputs.uses_stdout)
+    print_results(results, to_stderr=outputs.uses_stdout)
     if past:
         _compare(past, results)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.completion import complete_awaited, job_ids_argument
-from weft.cli.job_options import asked, job_options
-from weft.cli.verbs.job_control import to_each
+from weft.cli.job_options import job_options, request_from_options
+from weft.cli.verbs.job_control import for_each_job
 from weft.core.words import counted
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="Put a command into the queue and return.", context_settings={"allow_interspersed_args": False}
+    short_help="Submit a command to the queue and return.", context_settings={"allow_interspersed_args": False}
 )
 @click.option("--array", metavar="1-10%4", help="One job for each index, as $WEFT_ARRAY_INDEX; %4: four at a time.")
 @click.option(
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     metavar="[KIND:]ID",
     multiple=True,
     shell_complete=complete_awaited,
-    help="Start once these jobs have succeeded; afterany:ID once they are over, afternotok:ID once they have failed.",
+    help="Start after these jobs succeeded; afterany:ID: after they ended; afternotok:ID: after they failed.",
 )
-@click.option("--parsable", is_flag=True, help="Print the id alone.")
+@click.option("--parsable", is_flag=True, help="Print only the id.")
 @job_options
 def submit(command: tuple[str, ...], parsable: bool, **said: Any) -> None:
-    """Put a command into the queue. It gets this folder, umask and environment, and its output goes to a file.
+    """Submit a command to the queue. It gets the current folder, umask and environment; its output goes to a file.
 
     Starts weft if it is not running.
 
@@ -43,8 +43,8 @@ def submit(command: tuple[str, ...], parsable: bool, **said: Any) -> None:
       weft submit --after afternotok:17 -- ./tell-me.sh
       weft submit --begin 22:00 --output 'logs/%x-%j.txt' --env SEED=7 -- python train.py
     """
-    request = asked(command, **said)
-    answer = sent(request)[1]
+    request = request_from_options(command, **said)
+    answer = submit_request(request)[1]
     if parsable:
         click.echo(answer["id"])
     elif "array" in request:
@@ -54,15 +54,15 @@ def submit(command: tuple[str, ...], parsable: bool, **said: Any) -> None:
         click.echo(f"submitted job {answer['id']}")
 
 
-@click.command(short_help="Submit again what jobs were that have ended.")
+@click.command(short_help="Submit ended jobs again.")
 @job_ids_argument
-@click.option("--parsable", is_flag=True, help="Print ids alone, one a line.")
+@click.option("--parsable", is_flag=True, help="Print only ids, one a line.")
 def rerun(job_ids: tuple[str, ...], parsable: bool) -> int:
-    """Submit again what jobs were that have ended: the same command, folder, environment and options.
+    """Submit ended jobs again, with the same command, folder, environment and options.
 
     The number of an array means all its elements; an element becomes an array of itself alone, with its index. The
-    options --after, --begin and --hold are not repeated, and the new job has no input. Environments are kept of the
-    last 10,000 jobs that ended, for log_days (weft.toml).
+    options --after, --begin and --hold are not repeated, and the new job has no input. The environments of the last
+    10,000 ended jobs are kept for log_days (weft.toml).
 
     \b
     Examples:
@@ -73,13 +73,13 @@ def rerun(job_ids: tuple[str, ...], parsable: bool) -> int:
 
     def again(client: Client, job_id: str) -> None:
         new = client.rerun(job_id)
-        click.echo(new if parsable else f"submitted job {new}, as {job_id} was")
+        click.echo(new if parsable else f"submitted job {new}, a rerun of {job_id}")
 
-    return to_each(job_ids, again)
+    return for_each_job(job_ids, again)
 
 
-def sent(request: dict[str, Any]) -> tuple[Client, dict[str, Any]]:
-    """The client, and what the daemon answered."""
+def submit_request(request: dict[str, Any]) -> tuple[Client, dict[str, Any]]:
+    """The client, and the daemon's answer. Starts the daemon if none runs."""
     from weft.client import Client, NotRunningError
 
     client = Client()
@@ -91,12 +91,12 @@ def sent(request: dict[str, Any]) -> tuple[Client, dict[str, Any]]:
 
 
 def _start(client: Client) -> None:
-    from weft.cli.render.job_text import tell_losses
-    from weft.cli.verbs.daemon_control import absolute_policy, once_joined
+    from weft.cli.render.job_text import warn_of_losses
+    from weft.cli.verbs.daemon_control import absolute_policy, wait_for_node
     from weft.client.daemon_start import start_daemon
 
     if health := start_daemon(client.home, absolute_policy(os.environ.get("WEFT_POLICY"))):
-        as_root = "; it runs as root, and so does every job" if os.geteuid() == 0 else ""
+        as_root = "; it and all jobs run as root" if os.geteuid() == 0 else ""
         click.echo(f"weft started: process {health['pid']}, policy {health['policy']}{as_root}", err=True)
-        if any(health["jobs"].get(state) for state in ("RUNNING", "PAUSED")):  # it may have lost some
-            tell_losses(once_joined(client))
+        if any(health["jobs"].get(state) for state in ("RUNNING", "PAUSED")):  # some may be lost
+            warn_of_losses(wait_for_node(client))

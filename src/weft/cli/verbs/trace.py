@@ -20,12 +20,12 @@ MOST_ROWS = 12
 """Of gang sizes, tenants and models, as many as are read at a glance; the rest is one row. --json has them all."""
 
 
-@click.group(short_help="Look into a trace, or make one.")
+@click.group(short_help="Inspect a trace, or generate one.")
 def trace() -> None:
-    """Look into a trace, or make one."""
+    """Inspect a trace, or generate one."""
 
 
-@trace.command(short_help="Say what is in a trace.")
+@trace.command(short_help="Summarise a trace.")
 @click.argument("file", metavar="FILE", type=click.Path(), shell_complete=complete_trace)
 @click.option("--jobs", type=int, metavar="N", help="Only the first N jobs by arrival.")
 @click.option(
@@ -37,7 +37,7 @@ def trace() -> None:
 )
 @click.option("--json", "is_json", is_flag=True, help="Print the figures as JSON.")
 def inspect(file: str, jobs: int | None, form: str | None, is_json: bool) -> None:
-    """Say what is in a trace: how much work, in what pieces, and when it comes.
+    """Summarise a trace: durations, gang sizes, load and arrivals.
 
     FILE is in any form that weft simulate reads, or the word sample.
 
@@ -47,12 +47,12 @@ def inspect(file: str, jobs: int | None, form: str | None, is_json: bool) -> Non
       weft trace inspect jobs.csv --json | jq .busy_devices
     """
     require_packages("weft trace inspect", "numpy", "rich")
-    from weft.cli.render.simulation import Told
+    from weft.cli.render.simulation import SimulationNotes
     from weft.sim.trace import read_trace
     from weft.sim.trace.overview import overview
 
     read = read_trace(file, form=form, first=jobs)
-    Told().begins(read, ())
+    SimulationNotes().begins(read, ())
     found = overview(read)
     if is_json:
         from dataclasses import asdict
@@ -66,7 +66,7 @@ def inspect(file: str, jobs: int | None, form: str | None, is_json: bool) -> Non
     _show(found, Console())
 
 
-@trace.command(short_help="Make a trace like that of a published cluster.")
+@trace.command(short_help="Generate a trace like that of a published cluster.")
 @click.option(
     "--like",
     required=True,
@@ -89,7 +89,7 @@ def inspect(file: str, jobs: int | None, form: str | None, is_json: bool) -> Non
 @click.option("--seed", type=int, default=0, show_default=True, help="The same gives the same bytes.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), default="-", help="Instead of standard output.")
 def generate(like: str, jobs: int, load: float, devices: int, tenants: int, seed: int, output: str) -> None:
-    """Make a trace like that of a published cluster, at the load you want.
+    """Generate a trace like that of a published cluster, at a chosen load.
 
     Durations, gang sizes, and how arrivals go by hour and weekday are fitted to the traces of Microsoft's Philly,
     SenseTime's Helios (Venus) and Alibaba's PAI. Time starts on a Monday, 0:00.

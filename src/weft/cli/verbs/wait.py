@@ -24,9 +24,9 @@ AGAIN_S = 0.2
 
 @click.command(short_help="Wait until jobs have ended.")
 @job_ids_argument
-@click.option("--any", "is_any", is_flag=True, help="Until one of them has ended; prints its id.")
-@click.option("--timeout", metavar="TIME", help="No longer than this: 90s, 30m, 2h; a number is seconds.")
-@click.option("--json", "is_json", is_flag=True, help="Print how they stand as JSON.")
+@click.option("--any", "is_any", is_flag=True, help="Until one of them has ended; print its id.")
+@click.option("--timeout", metavar="TIME", help="Wait at most this long: 90s, 30m, 2h; a number is seconds.")
+@click.option("--json", "is_json", is_flag=True, help="Print their states as JSON.")
 def wait(job_ids: tuple[str, ...], is_any: bool, timeout: str | None, is_json: bool) -> int:
     """Wait until jobs have ended. The number of an array means all its elements.
 
@@ -35,8 +35,8 @@ def wait(job_ids: tuple[str, ...], is_any: bool, timeout: str | None, is_json: b
       0      all of them have succeeded
       N      of one job, or of the first to end with --any: the job's own exit code
       1      of several jobs or an array: at least one has failed or was cancelled
-      3      the timeout has passed first
-    A job that was cancelled has 143, one without an exit code 1. Jobs go on whatever becomes of this command.
+      3      the timeout has passed
+    A cancelled job counts as 143, a job without an exit code as 1. The end of this command does not affect the jobs.
 
     \b
     Examples:
