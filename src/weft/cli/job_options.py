@@ -107,7 +107,7 @@ OPTIONS = (
         "--priority",
         type=click.IntRange(LEAST_PRIORITY, MOST_PRIORITY),
         metavar="N",
-        help="Order among your own jobs, -100 to 100: higher starts first. Other tenants are not affected.  [default: 0]",
+        help="Order among your own jobs, -100 to 100, higher first; other tenants are not affected.  [default: 0]",
     ),
     click.option(
         "--gpu-ids",
