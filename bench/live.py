@@ -18,7 +18,7 @@ from pathlib import Path
 
 import weft
 from figures import Figure
-from weft.home import Home
+from weft.system.home import Home
 
 ROUNDS = 15
 CLIENTS, EACH = 4, 400

@@ -15,7 +15,7 @@ from pathlib import Path
 import weft
 from figures import Figure
 from live import COMMAND, ENVIRON, bare_daemon, pretend_node, restart_s
-from weft.home import Home
+from weft.system.home import Home
 
 ARRAYS, EACH = 10, 9_800
 SINGLES, CLIENTS = 2_000, 4

@@ -44,7 +44,7 @@ HOMES = {
     "attach": "weft.node.task",
     "simulate": "weft.sim.api",
 }
-"""Loaded when first asked for: numpy alone takes longer to load than `weft --version` may."""
+"""Loaded when first asked for: numpy alone takes longer to load than `weft --version` may, and may not be there."""
 
 IN_THE_JOB = {"checkpoint", "init", "report", "step", "steps"}
 """What a script says to the runtime inside its own process. Where one was injected, that one is meant."""
@@ -59,7 +59,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # a shepherd loads this module, and never comes here
 
-    return getattr(import_module(home), name)
+    try:
+        return getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        if home.startswith("weft.sim") and error.name and not error.name.startswith("weft"):
+            hint = "%s is not installed, and weft.%s needs it: pip install 'weft[sim]'" % (error.name, name)  # noqa: UP031
+            raise ImportError(hint, name=error.name) from error
+        raise
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from command import command_line
 
 from waiting import PATIENCE_S, wait_until
-from weft.home import Home
+from weft.system.home import Home
 from weft.system.processes import process
 from weft.system.runtime_dir import NotMadeError, forget_run_folder
 

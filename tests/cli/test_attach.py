@@ -32,7 +32,7 @@ def test_the_output_from_the_last_lines_on_and_the_exit_code_are_the_jobs(live: 
         assert attached.stdout.read() == "more\n"
         assert attached.wait(PATIENCE_S) == 9
         assert attached.stderr
-        assert attached.stderr.read().count(f"job {job_id} takes no input") == 1
+        assert attached.stderr.read().count(f"job {job_id} reads no input") == 1
 
 
 def test_one_who_is_ended_or_has_no_reader_leaves_the_job_alone(live: Live) -> None:
@@ -75,7 +75,7 @@ def test_control_c_asks_and_one_may_detach_or_cancel(at: At, live: Live) -> None
     job_id = live.submit("--", "sh", "-c", "echo here; sleep 600")
     for key, code in (("d", 0), ("c", 130)):
         person = at_weft(at, live, "attach", job_id)
-        person.sees("takes no input")
+        person.sees("reads no input")
         person.sees("here")
         person.types(CONTROL_C)
         person.sees("detach or cancel")

@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete
 from command import Weft
 
 from weft.cli.main import weft as command
-from weft.cli.told import Told
+from weft.cli.render.simulation import SimulationNotes
 from weft.sim.request import Misfit
 
 KEYS = [
@@ -112,7 +112,7 @@ def test_rows_that_are_left_out_are_said_in_one_line(weft: Weft) -> None:
 
 def test_skipped_jobs_are_named_by_their_reason_a_few_of_many(capsys: pytest.CaptureFixture[str]) -> None:
     large = [Misfit(f"{i}", 4, "is a gang of 4", "", i) for i in range(10)]
-    Told().skipped([*large, Misfit("z", 9, "is a gang of 9", "", 10)], 20)
+    SimulationNotes().skipped([*large, Misfit("z", 9, "is a gang of 9", "", 10)], 20)
     assert capsys.readouterr().err == (
         "note: 10 jobs are skipped (0, 1, 2, 3, 4, 5, 6, 7 and 2 more): each is a gang of 4\n"
         "note: job z is skipped: it is a gang of 9\n"

@@ -19,8 +19,8 @@ import weft
 from waiting import state_of, wait_until
 from weft.client import Client, NotRunningError, UnreachableError
 from weft.core.errors import InputError, WeftError
-from weft.home import Home
 from weft.node.launch import INJECT
+from weft.system.home import Home
 
 JOB = {"id": "1", "state": "SUCCEEDED", "exit_code": 0}
 Serve = Callable[..., StandIn]
@@ -108,7 +108,7 @@ def test_a_daemon_that_went_in_the_middle_and_stays_away_is_said_to_be_gone(home
     serve(lambda *_: None)
     client = Client(home)
     client.restart_s = 0.05
-    with pytest.raises(UnreachableError, match="ended while it was asked"):
+    with pytest.raises(UnreachableError, match="ended during the request"):
         client.queue()
 
 
@@ -143,7 +143,7 @@ def test_a_stopped_daemon_is_named_with_the_way_to_let_it_go_on(home: Home, serv
         with pytest.raises(UnreachableError) as caught:
             Client(home, timeout_s=0.05).queue()
         assert f"process {stopped.pid}) is stopped" in caught.value.message
-        assert caught.value.hint == f"let it go on: kill -CONT {stopped.pid}"
+        assert caught.value.hint == f"continue it: kill -CONT {stopped.pid}"
         silence.set()
     finally:
         stopped.kill()

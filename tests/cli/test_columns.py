@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from livehome import Live
 from typist import Typist
 
-from weft.cli.columns import LEAST_LAST, fitted
-from weft.cli.queue import HEADS
-from weft.cli.shown import SHRINKING
+from weft.cli.render.tables import LEAST_LAST, SHRINKING, fitted
+from weft.cli.verbs.queue import HEADS
 
 GOES = ("TENANT", "STEPS/S", "TIME", "STEPS")
 CELL = st.text("abc-:1", min_size=1, max_size=30)

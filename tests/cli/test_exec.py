@@ -200,7 +200,7 @@ def test_a_command_that_left_after_a_checkpoint_says_where_it_goes_on(where: str
     Path("leaves.py").write_text(LEAVES)
     ended = run("--", sys.executable, "leaves.py", where)
     assert (ended.returncode, ended.stdout) == (75, "")
-    assert ended.stderr == "weft: checkpointed at step 42; the same command goes on from there\n"
+    assert ended.stderr == "weft: checkpointed at step 42; run the same command to continue\n"
 
 
 def test_an_exit_code_of_75_alone_says_nothing() -> None:
@@ -249,7 +249,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(
         (["--overflow", "few.csv"], "nothing can overflow to few.csv: file exists", "--overflow DIR"),
         (["--overflow", "/proc/self"], "nothing can overflow to /proc/self: ", "another folder"),
         (["--duty", "0"], "0 is not in the range 1<=x<=100", "--help"),
-        (["--lane-weight", "2"], "there is no lane to say this about", "--lane NAME"),
+        (["--lane-weight", "2"], "the --lane-... options need a lane", "--lane NAME"),
         (["--lane", ""], '"" is no lane', "a plain name"),
         (["--lane", "./a"], "a lane's page must be in memory", "--lane /dev/shm/NAME"),
         (["--lane", f"{MEMORY}/gone/a"], "there is no folder /dev/shm/gone", "a plain name"),
@@ -299,9 +299,8 @@ def test_what_needs_the_library_is_refused_without_it(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     monkeypatch.setattr(bounds, "the_library", lambda: ("", "weft was installed without its native library"))
-    error = (
-        f"{next(word for word in reversed(words) if word.startswith('--'))} cannot be had: weft was installed without"
-    )
+    option = next(word for word in reversed(words) if word.startswith("--"))
+    error = f"{option} is not available: weft was installed without"
     test_what_cannot_be_done_is_refused_before_anything_starts(weft, [*words, "true"], error, "weft doctor")
     for limit in ("256", "63M"):
         error = f"with a limit of {limit} no Python interpreter could start"

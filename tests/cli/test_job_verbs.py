@@ -80,7 +80,7 @@ def test_a_waiting_job_is_paused_too_and_hold_and_pause_end_alike(live: Live) ->
     job_id = live.submit("--hold", "--", "true")
     live.says("pause", job_id)
     assert live.job(job_id)["reason"] == "paused by its owner"
-    assert live.weft("pause", job_id).stderr == f"job {job_id} is paused already\n"
+    assert live.weft("pause", job_id).stderr == f"job {job_id} is already paused\n"
     live.says("resume", job_id)
     assert waited(live, job_id) == 0
     assert live.weft("resume", job_id).returncode == 1

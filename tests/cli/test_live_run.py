@@ -209,7 +209,7 @@ def test_control_c_asks_and_one_may_detach(at: At, live: Live) -> None:
     person.types(CONTROL_C)
     person.sees(r"detach or cancel\?")
     person.types("d")
-    job_id = person.sees(r"goes on: weft attach (\d+)")[1]
+    job_id = person.sees(r"continues: weft attach (\d+)")[1]
     assert person.process.wait(PATIENCE_S) == 0
     Path("go").touch()
     assert live.says("logs", "-f", job_id).split() == ["here", "gone", "on"]
@@ -231,7 +231,7 @@ def test_control_c_may_be_sent_to_the_job_itself(at: At, live: Live) -> None:
     )
     person.sees("here")
     person.types(CONTROL_C)
-    person.sees("s: send Ctrl-C to the job, any other key: go on")
+    person.sees("s: send Ctrl-C to the job, any other key: continue")
     person.types("s")
     person.sees("caught")
     assert person.process.wait(PATIENCE_S) == 5

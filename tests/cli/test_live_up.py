@@ -23,7 +23,7 @@ def test_running_jobs_outlive_down_and_are_adopted_by_the_next_up(own: Live) -> 
     wait_until(lambda: log.exists() and log.read_text() == "here\n", "it has started")
     down = own.weft("down").stderr.splitlines()
     assert down[0] == "weft is down"
-    assert down[1].startswith("1 job goes on, and the next weft up adopts it; ")
+    assert down[1].startswith("1 job continues, and the next weft up adopts it; ")
     assert down[1].endswith("weft up, then weft down --stop-jobs")
     assert has_gone(daemon)
     assert has_gone(node)
@@ -140,7 +140,7 @@ def test_a_home_on_a_network_file_system_is_refused(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("WEFT_HOME", str(tmp_path / "far"))
-    monkeypatch.setattr("weft.home.file_system", lambda path: "nfs4")
+    monkeypatch.setattr("weft.system.home.file_system", lambda path: "nfs4")
     refused = weft("up")
     assert refused.exit_code == 1
     assert "nfs4, a network file system" in refused.stderr

@@ -201,7 +201,7 @@ def test_up_on_a_running_weft_changes_the_policy_and_says_what_runs(live: Live) 
     pid = live.daemon_pid()
     done = live.weft("up", "--policy", "las:quantum_s=100")
     assert done.returncode == 0
-    assert f"weft runs already: process {pid}, policy las:quantum_s=100" in done.stderr
+    assert f"weft is already running: process {pid}, policy las:quantum_s=100" in done.stderr
     assert "policy fifo" in live.weft("up", "--policy", "fifo").stderr
     assert live.daemon_pid() == pid
 

@@ -14,8 +14,8 @@ import pytest
 from livehome import Live
 
 from waiting import wait_until
+from weft.client.job_request import job_request, with_variables
 from weft.core.errors import InputError
-from weft.job_request import job_request, with_variables
 from weft.system.units import parsed_time
 
 HERE = datetime(2026, 11, 18, 15, 30).timestamp()  # noqa: DTZ001 - local time, as people write it
@@ -67,7 +67,7 @@ def test_a_job_runs_in_the_folder_that_is_named(live: Live, tmp_path: Path) -> N
 
 def test_a_folder_that_is_not_one_is_refused_at_once(live: Live, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for name, complaint in (("nowhere", "is not there"), ("file", "is no folder"), ("x" * 300, "bytes")):
+    for name, complaint in (("nowhere", "does not exist"), ("file", "is not a folder"), ("x" * 300, "bytes")):
         done = live.weft("submit", "--cwd", name, "--", "true")
         assert done.returncode == 2
         assert complaint in done.stderr

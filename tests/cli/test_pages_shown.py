@@ -16,7 +16,7 @@ from test_sharing_verbs import JOB as ONE
 
 from weft import Client
 from weft.cli.main import weft as command
-from weft.home import Home
+from weft.system.home import Home
 
 JOB = {**ONE, "wait_s": 1.0, "preemptions": 0}
 QUEUED = [{**JOB, "id": str(number), "state": "PENDING"} for number in range(1, 2_501)]

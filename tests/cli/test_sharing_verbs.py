@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 from standin import StandIn
 
-from weft.cli.asking import asked
+from weft.cli.job_options import request_from_options
 from weft.cli.main import weft as command
-from weft.home import Home
+from weft.system.home import Home
 
 SAID = {
     "gpus": None,
@@ -59,8 +59,8 @@ def says(*words: str) -> list[str]:
 
 
 def test_a_job_shares_and_migrates_unless_it_says_no() -> None:
-    assert not asked(("true",), **SAID).keys() & {"share", "migrate", "requeue", "hold"}
-    refusing = asked(("true",), **{**SAID, "no_share": True, "no_migrate": True})
+    assert not request_from_options(("true",), **SAID).keys() & {"share", "migrate", "requeue", "hold"}
+    refusing = request_from_options(("true",), **{**SAID, "no_share": True, "no_migrate": True})
     assert (refusing["share"], refusing["migrate"]) == (False, False)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from weft.cli.progress import line_about
-from weft.cli.shown import clock, company, device_memory, devices, metrics, printable, rate, sharing, shortened, size
+from weft.cli.render.job_text import device_memory, devices, metrics, share_mark, sharing, status_line
+from weft.cli.render.quantities import clock, printable, rate, shortened, size
 from weft.core.text import duration_text
 
 MEASURED = {"persistent_bytes": 1536, "ephemeral_bytes": 4096, "peak_bytes": 5120, "overflow_bytes": 0}
@@ -114,19 +114,19 @@ def test_devices_are_those_held_or_how_many_are_waited_for(job: dict[str, Any], 
     ],
 )
 def test_company_is_a_mark_in_the_queue_and_a_line_in_the_status(job: dict[str, Any], mark: str, text: str) -> None:
-    assert (company(job), sharing(job)) == (mark, text)
+    assert (share_mark(job), sharing(job)) == (mark, text)
 
 
 def test_a_guest_shows_its_progress_as_any_other() -> None:
     job = {"id": "7", "state": "RUNNING", "submitted_at": "then", "reason": "", "steps": 3, "step_rate_hz": 2.0}
-    assert line_about({**job, "guest": True, "beside": ["4"]}) == "job 7  step 3  2 steps/s"
+    assert status_line({**job, "guest": True, "beside": ["4"]}) == "job 7  step 3  2 steps/s"
 
 
 def test_the_line_about_a_running_job_is_its_progress_until_it_is_being_ended() -> None:
     job = {"id": "7", "state": "RUNNING", "submitted_at": "then", "reason": "", "steps": 1200, "step_rate_hz": 35.21}
-    assert line_about(job) == "job 7  step 1,200  35.2 steps/s"
-    told = line_about({**job, "reason": "cancelled; its processes are being stopped"})
-    assert told == "job 7  running  cancelled; its processes are being stopped"
+    assert status_line(job) == "job 7  step 1,200  35.2 steps/s"
+    told = status_line({**job, "reason": "cancelled; its processes are being ended"})
+    assert told == "job 7  running  cancelled; its processes are being ended"
 
 
 def test_a_name_cannot_move_the_cursor() -> None:

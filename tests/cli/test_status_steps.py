@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from weft.cli.status import _lines
+from weft.cli.verbs.job_details import _lines
 
-NONE_SEEN = "none seen yet; without steps, a pause stops its processes where they are"
+NONE_SEEN = "none seen yet; a pause stops the processes immediately"
 
 
 def steps_of(state: str, steps: int | None) -> str | None:

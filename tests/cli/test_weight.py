@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from weft.cli.asking import asked
+from weft.cli.job_options import request_from_options
 from weft.cli.main import weft as command
-from weft.cli.status import _lines
+from weft.cli.verbs.job_details import _lines
 from weft.control.models import JobRequest
 from weft.control.record import spec_for
 from weft.core.errors import InputError
@@ -22,14 +22,14 @@ REQUEST: dict[str, Any] = {"gpus": 1, "tenant": "default", "class": "auto", "nam
 
 
 def test_a_weight_is_sent_only_if_it_was_said() -> None:
-    assert asked(("true",), **SAID, weight=2.5)["weight"] == 2.5
-    assert "weight" not in asked(("true",), **SAID, weight=None)
+    assert request_from_options(("true",), **SAID, weight=2.5)["weight"] == 2.5
+    assert "weight" not in request_from_options(("true",), **SAID, weight=None)
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, 0.009, 101.0, math.inf, math.nan])
 def test_a_weight_out_of_bounds_is_refused_where_it_is_said_and_where_it_is_heard(weight: float) -> None:
     with pytest.raises(InputError, match=r"is not between 0\.01 and 100"):
-        asked(("true",), **SAID, weight=weight)
+        request_from_options(("true",), **SAID, weight=weight)
     with pytest.raises(ValidationError):
         JobRequest(command=["true"], weight=weight)
 

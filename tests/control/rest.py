@@ -22,9 +22,9 @@ from weft.control.link import Link
 from weft.control.orders import Order
 from weft.control.store import Store
 from weft.control.writer import Writer
-from weft.home import Home
 from weft.policies.loader import policies_asked
-from weft.settings import Settings
+from weft.system.home import Home
+from weft.system.settings import Settings
 
 
 class Served:

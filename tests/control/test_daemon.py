@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 
 from waiting import wait_until
+from weft.client.unix_http import Connection
 from weft.control.daemon import _listen
 from weft.control.listener import Listener
-from weft.home import Home
+from weft.system.home import Home
 from weft.system.lockfile import LockedError, holder_of, taken_lock
-from weft.unixhttp import Connection
 
 STRACE = shutil.which("strace")
 STRANGER = 65534

@@ -20,8 +20,8 @@ from weft.core.plan import Plan
 from weft.core.scheduler import Scheduler
 from weft.core.snapshot import snapshot
 from weft.core.view import View
-from weft.home import Home
 from weft.policies.registry import POLICIES
+from weft.system.home import Home
 
 JOBS = [(1, 40.0), (2, 90.0), (1, 15.0), (2, 30.0), (1, 60.0), (1, 5.0), (2, 20.0)]
 """Gang sizes and how long each runs in all."""

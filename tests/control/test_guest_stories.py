@@ -28,8 +28,8 @@ from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, Offer, Sharing
 from weft.core.values import JobSpec
-from weft.home import Home
 from weft.policies.registry import POLICIES
+from weft.system.home import Home
 
 GIB = 1 << 30
 FREELY = {"guest": False, "throttled": False, "lane": 0, "base": 0, "weight": 1}

@@ -10,15 +10,15 @@ import pytest
 from office import Open, devices, request
 from pydantic import ValidationError
 
-from weft import limits
+from weft.client.job_request import job_request
 from weft.control import wishes
 from weft.control.inputs import Report
 from weft.control.models import JobRequest
 from weft.control.orders import run_order
 from weft.control.record import Record
 from weft.core.errors import InputError
-from weft.job_request import job_request
-from weft.jsonlines import encoded
+from weft.system import request_limits as limits
+from weft.system.json_lines import encoded
 
 LARGE = "x" * limits.STRING_BYTES
 

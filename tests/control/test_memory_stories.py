@@ -17,7 +17,7 @@ from weft.control.views import Views, nodes_json
 from weft.control.why import in_words
 from weft.core.reasons import Code, Reason
 from weft.core.serialization import plain_reason
-from weft.home import Home
+from weft.system.home import Home
 
 SHORT = "tiresias-l:thresholds=10"
 MEASURED = {"persistent_bytes": 100, "ephemeral_bytes": 30, "overflow_bytes": 20, "peak_bytes": 110}

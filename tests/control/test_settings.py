@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.core.errors import InputError
-from weft.settings import DEFAULT_POLICY, Settings, load_settings
+from weft.system.settings import DEFAULT_POLICY, Settings, load_settings
 
 WRONG = {
     "not TOML": ("policy = ", "is not TOML", "policy"),

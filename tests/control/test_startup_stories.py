@@ -13,7 +13,7 @@ from weft.control.inputs import Tick
 from weft.control.measuring import first_step_of
 from weft.control.record import State
 from weft.control.views import Views
-from weft.home import Home
+from weft.system.home import Home
 
 SHORT = "tiresias-l:thresholds=10"
 STARTUP_S = 60.0

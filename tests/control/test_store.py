@@ -28,7 +28,7 @@ from weft.control.store import Batch, Fact, Store, StoreError, scripts, upgrade
 from weft.core.errors import WeftError
 from weft.core.serialization import KINDS
 from weft.core.snapshot import snapshot
-from weft.home import Home
+from weft.system.home import Home
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MARK = Mark(BEGIN, "this boot", 5.0)

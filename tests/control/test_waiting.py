@@ -15,8 +15,8 @@ from weft.control.views import Views
 from weft.core.events import Event
 from weft.core.job import Job
 from weft.core.ledger import Ledger
-from weft.home import Home
 from weft.sim.results.summary import queueing_s
+from weft.system.home import Home
 
 SAMPLE = "sample"
 

@@ -17,10 +17,10 @@ from sandbox import Done, Sandbox
 
 from underweft import bare
 from waiting import wait_until
-from weft.home import Home
+from weft.client.unix_http import Connection
 from weft.node.cgroups import find_fences
 from weft.node.strays import end_left_over
-from weft.unixhttp import Connection
+from weft.system.home import Home
 
 Attack = Callable[[str], AbstractContextManager[None]]
 BYSTANDER = Path(__file__).with_name("bystander.py")

@@ -13,7 +13,7 @@ from wire import connected, exchanged
 
 from waiting import wait_until
 from weft.control.link import MOST_LINES, PROTOCOL
-from weft.limits import REPORT_LINE_BYTES
+from weft.system.request_limits import REPORT_LINE_BYTES
 
 DEVICE = {"index": 0, "kind": "cpu", "type": "cpu", "name": "mine", "memory_bytes": 1, "cores": [0], "blocked_by": None}
 HELLO: dict[str, Any] = {

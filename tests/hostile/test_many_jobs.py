@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from box import Attack, Box
 
-from weft.unixhttp import Connection
+from weft.client.unix_http import Connection
 
 HELD = 3_000
 """Of one array that never starts: the queue that all attacks meet."""

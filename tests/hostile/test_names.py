@@ -14,13 +14,13 @@ import pytest
 from box import Attack, Box
 
 from waiting import wait_until
-from weft.home import Home
+from weft.system.home import Home
 from weft.system.runtime_dir import forget_run_folder
 
 OTHER = 1000
 """Another user."""
 FOLDER = "/dev/shm/weft-0"  # noqa: S108 - of the sandbox
-WHERE = "from weft.home import Home; home = Home.find(); home.make(); print(home.run)"
+WHERE = "from weft.system.home import Home; home = Home.find(); home.make(); print(home.run)"
 MAKING = {
     "a folder": f"import os; os.mkdir({FOLDER!r})",
     "an open folder": f"import os; os.mkdir({FOLDER!r}); os.chmod({FOLDER!r}, 0o777)",

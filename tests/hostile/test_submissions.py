@@ -12,8 +12,8 @@ import pytest
 from box import Attack, Box
 from wire import answered, request
 
-from weft import limits
-from weft.unixhttp import Connection
+from weft.client.unix_http import Connection
+from weft.system import request_limits as limits
 
 MARGIN_BYTES = 4096
 TRUE = {"command": ["true"], "env": {}}

@@ -21,20 +21,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import weft.client
+import weft.client.transport
 from waiting import state_of, wait_until
 from weft.client import Client, UnreachableError
 from weft.control.fold import load_desk
 from weft.control.store import Store
 from weft.core.errors import InputError, WeftError
-from weft.home import Home
 from weft.policies.loader import policies_asked
+from weft.system.home import Home
 from weft.system.processes import process
 
 WITNESS = Path(__file__).with_name("witness.py")
 SETTINGS = "silent_s = 1.5\nstop_grace_s = 0.5\npause_grace_s = 0.5\nstartup_s = 0.5\nsnapshot_rows = 200\n"
 
-weft.client.RESTART_S = 0.2  # nobody but us starts the daemon again, and not while we wait for it
+weft.client.transport.RESTART_S = 0.2  # nobody but us starts the daemon again, and not while we wait for it
 
 
 class Chaos:

@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from weft.client import Client
 from weft.core.errors import WeftError
-from weft.home import Home
 from weft.node.task import Task, attach
 from weft.node.throttling import Steps
+from weft.system.home import Home
 
 ROUNDS, BLOCK_S, LOOK_S = 3, 4.0, 0.2
 BOUND = 0.03

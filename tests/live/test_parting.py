@@ -12,7 +12,7 @@ from chaos import Chaos, weathering
 from click.testing import CliRunner
 
 from waiting import wait_until
-from weft.cli.history import history
+from weft.cli.verbs.listing import history
 from weft.client import Client
 
 
@@ -41,5 +41,5 @@ def test_a_guest_moves_to_a_vacated_device_and_its_history_tells_what_that_gaine
         wait_until(lambda: is_told("migrated: to a device of its own", f"away from {holder}"), "it moves")
         wait_until(lambda: is_told("migrated: ", "% measured"), "what it gained is measured")
         assert sorted(device[-2:] for job in client.queue() for device in job["devices"]) == [":0", ":1"]
-        shown = CliRunner().invoke(history, [guest], env={"WEFT_HOME": str(weft.home.root)}).stdout
+        shown = CliRunner().invoke(history, [guest], env={"WEFT_HOME": str(weft.system.home.root)}).stdout
         assert shown.index("migrated: to a device of its own") < shown.index("% measured")

@@ -15,13 +15,13 @@ from typing import Any
 from weft.client import Client
 from weft.core.errors import WeftError
 from weft.core.memory import Memory, needed_bytes
-from weft.home import Home
 from weft.node import idling, usage
 from weft.node.task import Task, attach
 from weft.runtime import procfs
 from weft.runtime.page import layout
 from weft.runtime.page.layout import Depth
 from weft.system import processes
+from weft.system.home import Home
 
 LOOK_S = 0.25
 OVER_S = 10.0

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from waiting import PATIENCE_S, state_of, wait_until
-from weft.home import Home
 from weft.node.cgroups import find_fences
 from weft.node.fencing import Tree, end_tree, members
 from weft.node.strays import end_left_over
+from weft.system.home import Home
 
 COORDINATOR = [sys.executable, "-m", "weft.node.coordinator"]
 FINAL = ("ended", "lost", "left")

@@ -14,7 +14,7 @@ import pytest
 from nodes import COORDINATOR, Node, lives
 
 from waiting import PATIENCE_S, wait_until
-from weft.limits import ORDER_LINE_BYTES
+from weft.system.request_limits import ORDER_LINE_BYTES
 
 UNTIL_TOLD = "while [ ! -e {} ]; do sleep 0.01; done; "
 DAEMONISED = (  # a double fork, a session of its own, another environment, and nothing open

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft.core.errors import WeftError
-from weft.home import Home
 from weft.node.cgroups import identity
 from weft.node.records import (
     DamagedRecordError,
@@ -29,6 +28,7 @@ from weft.node.records import (
     status_of,
     write_record,
 )
+from weft.system.home import Home
 
 on_a_loaded_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LAUNCH = {"command": ["true"], "env": {}, "cwd": "/", "umask": 18, "tasks": 1, "devices_per_task": 1}

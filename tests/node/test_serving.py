@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from weft.home import Home
-from weft.job_request import cleaned
+from weft.client.job_request import cleaned
 from weft.node import serving
 from weft.node.devices import cpu_devices
 from weft.node.kinds import TABLES_BYTES, Cpu, Cuda, Limits
@@ -18,6 +17,7 @@ from weft.node.serving import NOT_SERVED, Service, preloaded, service_at
 from weft.runtime import allocator
 from weft.runtime.page import layout
 from weft.system import mounts
+from weft.system.home import Home
 
 LIBRARY = "/lib/weft/libweft.so"
 SERVED = Service(LIBRARY, "/home/ada/.weft/tier")
@@ -116,7 +116,7 @@ def test_in_memory_or_over_a_network_there_is_no_next_tier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     monkeypatch.setattr(mounts, "file_system", lambda path: system)
-    monkeypatch.setattr("weft.home.file_system", lambda path: system)
+    monkeypatch.setattr("weft.system.home.file_system", lambda path: system)
     assert service_at(Home(tmp_path)) == Service(LIBRARY, "")
     assert not (tmp_path / "tier").exists()
 

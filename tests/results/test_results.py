@@ -45,7 +45,7 @@ def test_without_pandas_the_hint_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pandas") as caught:
         RESULTS.to_frame()
-    assert caught.value.hint == "pip install 'weft[frame]'"
+    assert caught.value.hint == "pip install 'weft[sim]'"
 
 
 def test_json_is_the_text_that_would_be_written() -> None:

@@ -58,7 +58,7 @@ def test_a_run_moved_again_and_again_equals_the_uninterrupted_one(workers: str, 
             assert code == 0, err
             break
         assert (pause.how, code) == ("left", LEFT_EXIT_CODE)
-        assert f"weft: checkpointed at step {pause.step}; the same command goes on from there" in err
+        assert f"weft: checkpointed at step {pause.step}; run the same command to continue" in err
         assert pause.step > step
         step, moves = pause.step, moves + 1
         shutil.move(here, here := tmp_path / str(moves))

@@ -1,4 +1,4 @@
-"""The command `weft`: its verbs, and the one place where errors become words and exit codes."""
+"""The command `weft`: its verbs, and the one place where errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from weft.core.errors import InputError, WeftError
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 
 VERBS = {
-    "run": "weft.cli.run:run",
-    "submit": "weft.cli.submit:submit",
-    "queue": "weft.cli.queue:queue",
-    "status": "weft.cli.status:status",
-    "why": "weft.cli.why:why",
-    "logs": "weft.cli.logs:logs",
-    "attach": "weft.cli.attach:attach",
-    "wait": "weft.cli.wait:wait",
-    "cancel": "weft.cli.telling:cancel",
-    "pause": "weft.cli.telling:pause",
-    "resume": "weft.cli.telling:resume",
-    "hold": "weft.cli.telling:hold",
-    "release": "weft.cli.telling:release",
-    "rerun": "weft.cli.rerun:rerun",
-    "nodes": "weft.cli.nodes:nodes",
-    "history": "weft.cli.history:history",
-    "up": "weft.cli.up:up",
-    "down": "weft.cli.down:down",
-    "backup": "weft.cli.maintenance:backup",
-    "restore": "weft.cli.maintenance:restore",
-    "repair": "weft.cli.maintenance:repair",
-    "doctor": "weft.cli.doctor:doctor",
-    "simulate": "weft.cli.simulate:simulate",
-    "trace": "weft.cli.trace:trace",
-    "calibrate": "weft.cli.calibrate:calibrate",
-    "policies": "weft.cli.policies:policies",
-    "exec": "weft.cli.exec:exec_command",
+    "run": "weft.cli.verbs.run:run",
+    "submit": "weft.cli.verbs.submission:submit",
+    "queue": "weft.cli.verbs.queue:queue",
+    "status": "weft.cli.verbs.job_details:status",
+    "why": "weft.cli.verbs.job_details:why",
+    "logs": "weft.cli.verbs.logs:logs",
+    "attach": "weft.cli.verbs.run:attach",
+    "wait": "weft.cli.verbs.wait:wait",
+    "cancel": "weft.cli.verbs.job_control:cancel",
+    "pause": "weft.cli.verbs.job_control:pause",
+    "resume": "weft.cli.verbs.job_control:resume",
+    "hold": "weft.cli.verbs.job_control:hold",
+    "release": "weft.cli.verbs.job_control:release",
+    "rerun": "weft.cli.verbs.submission:rerun",
+    "nodes": "weft.cli.verbs.listing:nodes",
+    "history": "weft.cli.verbs.listing:history",
+    "up": "weft.cli.verbs.daemon_control:up",
+    "down": "weft.cli.verbs.daemon_control:down",
+    "backup": "weft.cli.verbs.recovery:backup",
+    "restore": "weft.cli.verbs.recovery:restore",
+    "repair": "weft.cli.verbs.recovery:repair",
+    "doctor": "weft.cli.verbs.recovery:doctor",
+    "simulate": "weft.cli.verbs.simulate:simulate",
+    "trace": "weft.cli.verbs.trace:trace",
+    "calibrate": "weft.cli.verbs.calibrate:calibrate",
+    "policies": "weft.cli.verbs.policies:policies",
+    "exec": "weft.cli.verbs.exec:exec_command",
     "completion": "weft.cli.completion:completion",
 }
-"""In the order of the help. Loaded when used: no verb waits for what another needs."""
+"""In the order of the help. A verb is imported when it is used, so none pays for the imports of another."""
 
 
 class Verbs(click.Group):
@@ -67,7 +67,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in VERBS and not ctx.resilient_parsing:
-            raise InputError(f'there is no verb "{args[0]}"', _meant(args[0]))
+            raise InputError(f'there is no verb "{args[0]}"', _suggestion(args[0]))
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -86,7 +86,7 @@ class Verbs(click.Group):
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            code = _say("what is printed here finds no room: no space left on device", "", FAILED)
+            code = _say("the output cannot be written: no space left on device", "", FAILED)
         sys.exit(code)
 
 
@@ -96,10 +96,10 @@ FAMILIAR = {
     "suspend": "pause", "continue": "resume", "requeue": "rerun", "resubmit": "rerun", "fg": "attach",
     "sinfo": "nodes", "info": "status", "sacct": "history",
 }  # fmt: skip
-"""What people type who come from elsewhere."""
+"""Verbs of other schedulers and tools, and the one of weft that is meant."""
 
 
-def _meant(word: str) -> str:
+def _suggestion(word: str) -> str:
     from difflib import get_close_matches
 
     close = [FAMILIAR[word]] if word in FAMILIAR else get_close_matches(word, VERBS, n=1)

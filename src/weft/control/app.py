@@ -33,7 +33,7 @@ from weft.control.views import Json, nodes_json
 from weft.control.why import why_ended, why_live, with_estimate
 from weft.control.writer import LeavingError
 from weft.core.errors import InputError, WeftError
-from weft.limits import body_bytes
+from weft.system.request_limits import body_bytes
 from weft.system.tail import MOST_LINES, NoFileError, last_lines_at, read_piece
 
 CODES = (

@@ -16,9 +16,9 @@ from urllib.parse import quote
 from weft.control.integrity import as_far_as, content_problems, reading
 from weft.control.watermark import Watermark
 from weft.core.errors import WeftError
-from weft.home import Home
 from weft.runtime.failpoints import reach
 from weft.system.files import kind_at, make_folder
+from weft.system.home import Home
 
 FAIL_POINTS = ("backup-begun", "backup-copied", "backup-named")
 

@@ -12,7 +12,7 @@ from weft.control.home_log import read_problems
 from weft.control.integrity import CHECKED_AT_ONCE_BYTES
 from weft.control.store import Store
 from weft.core.errors import WeftError
-from weft.home import Home
+from weft.system.home import Home
 
 LOOK_EVERY_S = 2.0
 

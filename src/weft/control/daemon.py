@@ -28,16 +28,17 @@ from weft.control.store import Store
 from weft.control.supervision import Supervision
 from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
-from weft.home import Home
 from weft.node.cgroups import find_fences
 from weft.node.devices import discover, load_nvml
 from weft.node.supervisor import Supervisor
 from weft.policies.loader import NamedPolicy, policies_asked
-from weft.settings import Settings, load_settings
 from weft.system import descriptors
 from weft.system.files import clear_place, is_socket
+from weft.system.home import Home
 from weft.system.lockfile import holder_of, taken_lock
+from weft.system.log import configure_log
 from weft.system.runtime_dir import forget_run_folder
+from weft.system.settings import Settings, load_settings
 
 BACKLOG = 512
 SWITCH_S = 0.001
@@ -190,15 +191,16 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     parser = argparse.ArgumentParser(prog="weft.control.daemon")
     parser.add_argument("--policy")
     parser.add_argument("--devices")
+    parser.add_argument("--log-level", help="before WEFT_LOG: debug, info, warning or error")
     parser.add_argument("--no-node", action="store_true", help="start no coordinator: one will say hello by itself")
     flags = vars(parser.parse_args(arguments))
-    has_node = not flags.pop("no_node")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    has_node, log_level = not flags.pop("no_node"), flags.pop("log_level")
     os.umask(0o077)
     descriptors.raise_limit()
     home = Home.find(environ)
     try:
         home.make()
+        configure_log(home.daemon_log, log_level)
         with taken_lock(home.daemon_lock, "daemon"):
             store = open_log(home)
             try:

@@ -15,9 +15,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from weft.control.watermark import ANY, Watermark, read_watermark, write_watermark
-from weft.home import Home
 from weft.runtime.failpoints import reach
 from weft.system.files import make_folder
+from weft.system.home import Home
 
 FAIL_POINTS = ("exchange-announced", "exchange-linked", "exchange-renamed", "exchange-cleared")
 

@@ -21,8 +21,8 @@ from weft.control.store import Store, StoreError
 from weft.control.watermark import ANY, OpenWatermark, Watermark, wal_salts
 from weft.core.errors import WeftError
 from weft.core.view import Decider
-from weft.home import Home
 from weft.system.files import make_folder
+from weft.system.home import Home
 
 log = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ from weft.control.views import Json, Views, iso
 from weft.control.writer import Writer
 from weft.core.errors import InputError
 from weft.core.view import Decider
-from weft.home import Home
 from weft.policies.loader import NamedPolicy, policies_asked
-from weft.settings import Settings, load_settings
+from weft.system.home import Home
+from weft.system.settings import Settings, load_settings
 
 PATIENCE_S = 60.0
 """How long the end of those that were told to end is waited for, beyond their grace."""

@@ -20,8 +20,8 @@ from weft.control.row_faults import KEYS, fault_of, named
 from weft.control.store import QUERIES, scripts, upgrade
 from weft.control.watermark import Watermark, highest_job_folder, read_watermark, wal_salts
 from weft.core.errors import WeftError
-from weft.home import Home
 from weft.system.files import WrongKindError, check_regular, open_regular, wrong_kind
+from weft.system.home import Home
 
 CHECKED_AT_ONCE_BYTES = 16 << 20
 MOST_PROBLEMS = 1000

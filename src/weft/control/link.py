@@ -21,8 +21,8 @@ from weft.control.reports import devices_of, hello_of, progress_of, report_of, w
 from weft.control.store import StoreError
 from weft.control.writer import LeavingError, RejectedError, Writer
 from weft.core.errors import WeftError
-from weft.jsonlines import LineError, encoded, read_message
-from weft.limits import ORDER_LINE_BYTES, REPORT_LINE_BYTES
+from weft.system.json_lines import LineError, encoded, read_message
+from weft.system.request_limits import ORDER_LINE_BYTES, REPORT_LINE_BYTES
 
 PROTOCOL = 1
 HELLO_S = 10.0

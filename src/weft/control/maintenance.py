@@ -19,7 +19,7 @@ from weft.control import integrity
 from weft.control.backup import back_up, backups, verified
 from weft.control.repair import Repaired, repair, restore
 from weft.core.errors import WeftError
-from weft.home import Home
+from weft.system.home import Home
 from weft.system.lockfile import LockedError, taken_lock
 
 

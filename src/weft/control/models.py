@@ -10,9 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, field_validator, model_validator
 
-from weft import limits
-from weft.core.errors import InputError
-from weft.job_request import (
+from weft.client.job_request import (
     LATEST_BEGIN_S,
     LEAST_PRIORITY,
     LEAST_WEIGHT,
@@ -23,6 +21,8 @@ from weft.job_request import (
     check_gpu_ids,
     cleaned,
 )
+from weft.core.errors import InputError
+from weft.system import request_limits as limits
 from weft.system.units import parse_array
 
 MOST_BYTES = 2**60

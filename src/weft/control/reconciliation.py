@@ -28,8 +28,8 @@ from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
 from weft.core.snapshot import snapshot
 from weft.core.view import View
-from weft.home import Home
 from weft.node import records
+from weft.system.home import Home
 
 JOB_ID = re.compile(r"([1-9][0-9]{0,14})(?:_([0-9]{1,9}))?")
 KEPT_S = 30 * 86_400.0

@@ -21,8 +21,8 @@ from weft.control.salvage import Salvaged, salvaged
 from weft.control.store import Store, scripts
 from weft.control.watermark import Watermark, highest_job_folder, read_watermark, wal_salts
 from weft.core.errors import WeftError
-from weft.home import Home
 from weft.runtime.failpoints import reach
+from weft.system.home import Home
 
 FAIL_POINTS = ("repair-read", "repair-written", "repair-settled")
 

@@ -18,7 +18,7 @@ from weft.control.store import Row, Store
 from weft.control.views import EXPLAINED, Json, Views, described, iso
 from weft.core.errors import InputError
 from weft.core.value import value
-from weft.home import Home
+from weft.system.home import Home
 
 MOST_GROUPS = 20
 """Reasons that a summary tells apart; further ones are counted together."""

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from weft.control.link import Link
-from weft.home import Home
 from weft.node.tending import become_subreaper
 from weft.runtime import procfs
 from weft.system.files import WrongKindError, open_regular
+from weft.system.home import Home
 from weft.system.lockfile import holder_of
 
 LOOK_EVERY_S = 0.25

@@ -18,7 +18,7 @@ from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
 from weft.core.text import duration_text
 from weft.core.value import value
-from weft.home import Home
+from weft.system.home import Home
 
 Json = dict[str, Any]
 EXPLAINED = 20

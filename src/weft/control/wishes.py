@@ -16,7 +16,7 @@ from weft.control.store import POLICY_CHANGED
 from weft.core.errors import InputError
 from weft.core.events import Held, Released, Submitted
 from weft.core.reasons import Code, Reason
-from weft.limits import AWAITED, check_array, too_many_awaited
+from weft.system.request_limits import AWAITED, check_array, too_many_awaited
 
 if TYPE_CHECKING:
     from weft.control.desk import Desk

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import WeftError
-from weft.home import Home
-from weft.jsonlines import Message
 from weft.node import devices, fencing, kinds, laning, ownership, records
 from weft.node.acts import live
 from weft.node.attempt import Attempt
@@ -44,10 +42,13 @@ from weft.node.strays import Strays, end_left_over
 from weft.node.supervisor import Supervisor
 from weft.node.tended import Tended
 from weft.runtime.failpoints import reach
-from weft.settings import FENCES
 from weft.system import descriptors
 from weft.system.files import replace_file
+from weft.system.home import Home
+from weft.system.json_lines import Message
 from weft.system.lockfile import taken_lock
+from weft.system.log import configure_log
+from weft.system.settings import FENCES
 
 FAIL_POINTS = (
     "coordinator-ordered",  # and nothing is done yet
@@ -429,11 +430,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
     parser.add_argument("--fence", default="auto", choices=FENCES, help="how a job is kept together")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     descriptors.raise_limit()
     try:
         home = Home.find()
         home.make()
+        configure_log(home.node_log)
         with taken_lock(home.node_lock, "coordinator", LOCK_WAIT_S):
             nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
             found = devices.discover(options.devices, nvml)

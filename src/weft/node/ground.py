@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.core.value import value
-from weft.home import Home
 from weft.node.cgroups import Fences
 from weft.node.devices import Device
 from weft.node.kinds import Kind
+from weft.system.home import Home
 
 if TYPE_CHECKING:
     from weft.node.company import Company

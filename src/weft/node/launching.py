@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.errors import WeftError
-from weft.home import Home
 from weft.node import laning, launch, memory_end, output, shepherd
 from weft.node.census import MARK
 from weft.node.control_page import ControlPage, create_page, open_control_page
@@ -26,6 +25,7 @@ from weft.node.tending import MASTER, SLAVE
 from weft.runtime.page import layout
 from weft.runtime.page.page_file import PageError
 from weft.system.files import replace_file
+from weft.system.home import Home
 
 SAID_BY_WEFT = (
     "WEFT_ARRAY_INDEX",

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.core.errors import WeftError
-from weft.jsonlines import LineError, Message, encoded, read_message
-from weft.limits import ORDER_LINE_BYTES, REPORT_LINE_BYTES
+from weft.system.json_lines import LineError, Message, encoded, read_message
+from weft.system.request_limits import ORDER_LINE_BYTES, REPORT_LINE_BYTES
 
 RETRY_S = 0.1
 FAILED_S = 1.0  # until what could not be followed is asked for again

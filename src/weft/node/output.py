@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from weft.core.errors import WeftError
-from weft.home import Home
 from weft.node.records import Record
 from weft.system.files import kind_at
+from weft.system.home import Home
 
 PATTERN = re.compile(r"%([0-9]{0,2})([jAaxtu%])")
 

@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 from weft.core.errors import WeftError
 from weft.core.value import value
-from weft.home import Home
 from weft.node.cgroups import is_fence_of
 from weft.node.launch_check import MOST_TASKS, checked_launch
 from weft.node.oom_kills import AROUND, MACHINE, TASK
@@ -31,6 +30,7 @@ from weft.node.seat import HOLDER, Seat
 from weft.node.snapshot import MOST_PID
 from weft.runtime.procfs import start_time
 from weft.system.files import EntryError, discard, read_file, replace_file
+from weft.system.home import Home
 
 T = TypeVar("T")
 MOST_LANES = 1 << 31

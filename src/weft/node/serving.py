@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from weft.core.value import value
-from weft.home import Home
 from weft.runtime import allocator
+from weft.system.home import Home
 from weft.system.mounts import is_in_memory
 
 SAID = ("WEFT_TIER", "WEFT_STRICT", "WEFT_LANE", "WEFT_LANES", "WEFT_LANE_CAPACITY")

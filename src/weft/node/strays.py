@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 
-from weft.home import Home
 from weft.node import cgroups, fencing
 from weft.node.census import marks_of
 from weft.node.fencing import Tree
 from weft.node.tended import SPAWNING, Tended
 from weft.system import processes
+from weft.system.home import Home
 from weft.system.lockfile import holder_of
 from weft.system.processes import ENDED, Process
 

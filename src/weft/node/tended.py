@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from weft.core.errors import WeftError
-from weft.home import Home
 from weft.node import cgroups, fencing, launching, records, tending
 from weft.node.children import watch
 from weft.node.control_page import ControlPage
@@ -29,6 +28,7 @@ from weft.runtime.failpoints import reach
 from weft.runtime.page import layout
 from weft.system import processes
 from weft.system.files import EntryError, discard, is_passing, read_file
+from weft.system.home import Home
 from weft.system.processes import Process
 
 MOST_SPAWNS = 5

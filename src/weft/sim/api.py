@@ -191,5 +191,5 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise InputError("a data frame needs pandas, which is not installed", "pip install 'weft[frame]'") from error
+        raise InputError("a data frame needs pandas, which is not installed", "pip install 'weft[sim]'") from error
     return pandas

@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
-from typing import ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, ClassVar
 
 from weft.core.errors import InputError
 from weft.core.job import Job
@@ -22,6 +19,11 @@ from weft.core.view import View
 from weft.policies.order.tenant_queues import LineOrder
 from weft.policies.plan.draft import Draft
 from weft.policies.plan.node_groups import devices_by_type, fastest_first, free_by_type, type_of
+from weft.system.extras import require_packages
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 FLATTER_S = 1e-6
 """Added for each position, so that of equally good matchings the one with the shorter queues is taken."""
@@ -51,6 +53,7 @@ class AlloxMatching:
     is_static: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        require_packages("the policy allox", "numpy", "scipy")
         if not self.n_max >= 1 or self.n_max != int(self.n_max):
             raise InputError(f"n_max {self.n_max:g} leaves nobody to match", "give 1 or more; the paper uses 50")
         if not 0 < self.assume_s < math.inf:
@@ -101,6 +104,8 @@ class AlloxMatching:
         For the k-th from the end of the r-th device to become free there are r·k − 1 others that cost no more for any
         job. With n jobs, those with r·k > n are never needed: one of the cheaper ones is always left.
         """
+        import numpy as np  # a policy that needs no matrix does without
+
         positions: list[Position] = []
         blocks = []
         for kind, group in draft.room.groups.items():
