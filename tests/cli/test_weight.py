@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from weft.cli.asking import asked
 from weft.cli.main import weft as command
 from weft.cli.status import _lines
-from weft.control.models import JobRequest
-from weft.control.record import spec_for
+from weft.control.api.request_schemas import JobRequest
+from weft.control.loop.job_record import spec_for
 from weft.core.errors import InputError
 from weft.core.plain import plain_spec, spec_of
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weft.control.api.request_schemas import JobRequest
 from weft.control.clock import Mark
-from weft.control.counts import Counts
-from weft.control.desk import Desk
-from weft.control.fold import load_desk
-from weft.control.inputs import Cancel, Devices, Hello, Hold, Input, Release, Report, Submit, Tick
-from weft.control.models import JobRequest
-from weft.control.orders import Order
-from weft.control.outcome import Outcome
-from weft.control.record import FIRST, Record
-from weft.control.store import Batch, Store
+from weft.control.loop.control_state import ControlState
+from weft.control.loop.dispatch import Order
+from weft.control.loop.inputs import Cancel, Devices, Hello, Hold, Input, Outcome, Release, Report, Submit, Tick
+from weft.control.loop.job_record import FIRST, JobRecord
+from weft.control.loop.writer import Counts
+from weft.control.store.log_store import Batch, LogStore
+from weft.control.store.replay import load_control_state
 from weft.core.snapshot import SnapshotTexts, snapshot
 from weft.core.view import Decider
 from weft.policies.loader import policies_asked
@@ -182,22 +181,22 @@ class Office:
     def __init__(self, folder: Path, policy: str | Callable[[], Decider] = "fifo", **quotas: int) -> None:
         self.new_policy = policies_asked(policy)[0].build if isinstance(policy, str) else policy
         self.quotas = quotas
-        self.store = Store(folder / "weft.db")
+        self.store = LogStore(folder / "weft.db")
         self.store._db.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here, and it is much quicker
         self.now = BEGIN
         self.boot_id = "a boot"
         self.node = Node()
         self.last_seq = 0
         self.snapshots = SnapshotTexts()
-        self.desk = self.loaded()
+        self.control = self.loaded()
 
-    def loaded(self) -> Desk:
-        return load_desk(self.store, self.new_policy(), self.quotas)
+    def loaded(self) -> ControlState:
+        return load_control_state(self.store, self.new_policy(), self.quotas)
 
     def instant(self, *inputs: Input, after_s: float = 1.0) -> Outcome:
         """Decided, on disk, and told to the node."""
         self.now += after_s
-        outcome = self.desk.handle(inputs, self.now)
+        outcome = self.control.handle(inputs, self.now)
         self.last_seq = self.store.commit(batch_of(outcome, self.now))
         self.node.take(outcome.orders)
         return outcome
@@ -261,8 +260,8 @@ class Office:
         return self.instant(Devices(found))
 
     def restart(self) -> None:
-        self.desk = self.loaded()
-        self.desk.scheduler.ledger.validate()
+        self.control = self.loaded()
+        self.control.scheduler.ledger.validate()
 
     # ---- what is so
 
@@ -274,7 +273,7 @@ class Office:
     def states(self) -> dict[str, str]:
         """Of all jobs there have been, live ones as the living desk has them."""
         ended = {row["id"]: row["state"] for row in self.store.all("ended_before", None, None, 1_000_000)}
-        live = {job_id: str(self.desk.state(job_id)) for job_id in self.desk.records}
+        live = {job_id: str(self.control.job_state(job_id)) for job_id in self.control.records}
         assert not ended.keys() & live.keys()
         return dict(sorted((ended | live).items()))
 
@@ -282,58 +281,60 @@ class Office:
         return {job_id for job_id, state in self.states().items() if state == "RUNNING"}
 
     def reason(self, job_id: str) -> str:
-        return str(self.desk.scheduler.reason(job_id, self.now) or "")
+        return str(self.control.scheduler.reason(job_id, self.now) or "")
 
     def take_snapshot(self, keep_s: float = 30 * 86_400.0) -> None:
         """As the writer does between two instants."""
-        text = self.snapshots.text(self.desk.scheduler.ledger)
+        text = self.snapshots.text(self.control.scheduler.ledger)
         self.store.put_snapshot(self.last_seq, self.now, text, self.now - keep_s)
-        self.desk.roster.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
+        self.control.live_jobs.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
 
     def check_disk(self) -> None:
         """What is on disk is what the living desk knows, in all that is to last."""
-        self.desk.scheduler.ledger.validate()
+        self.control.scheduler.ledger.validate()
         again = self.loaded()
         again.scheduler.ledger.validate()
-        taken = snapshot(self.desk.scheduler.ledger)
+        taken = snapshot(self.control.scheduler.ledger)
         assert json.loads(json.dumps(snapshot(again.scheduler.ledger))) == json.loads(json.dumps(taken))
-        assert json.loads(self.snapshots.text(self.desk.scheduler.ledger)) == json.loads(json.dumps(taken))
-        assert lasting(again) == lasting(self.desk)
+        assert json.loads(self.snapshots.text(self.control.scheduler.ledger)) == json.loads(json.dumps(taken))
+        assert lasting(again) == lasting(self.control)
         self.check_indexes()
 
     def check_indexes(self) -> None:
         """What is kept beside the records is what a look at each of them tells."""
-        desk = self.desk
-        assert [record.key for record in desk.roster.after(FIRST)] == sorted(each.key for each in desk.records.values())
-        assert desk.roster.alive == {record.id: record for record in desk.records.values() if record.is_alive}
-        live = Counter(str(desk.state(job_id)) for job_id in desk.records)
+        control = self.control
+        assert [record.key for record in control.live_jobs.after(FIRST)] == sorted(
+            each.key for each in control.records.values()
+        )
+        assert control.live_jobs.alive == {record.id: record for record in control.records.values() if record.is_alive}
+        live = Counter(str(control.job_state(job_id)) for job_id in control.records)
         ended = {row["state"]: row["jobs"] for row in self.store.all("counts")}
-        assert Counts(self.store, desk).all == {**ended, **live}
+        assert Counts(self.store, control).all == {**ended, **live}
 
 
-def lasting(desk: Desk) -> dict[str, Any]:
+def lasting(control: ControlState) -> dict[str, Any]:
     """All that a restart must bring back."""
     return {
-        "records": {record.id: _lasting(record) for record in desk.records.values()},
-        "states": {job_id: desk.state(job_id) for job_id in desk.records},
-        "environments": desk.roster.environments,
-        "number": desk.roster.last_number,
-        "floor": desk.floor.plain(),
-        "arrays": desk.roster.arrays,
+        "records": {record.id: _lasting(record) for record in control.records.values()},
+        "states": {job_id: control.job_state(job_id) for job_id in control.records},
+        "environments": control.live_jobs.environments,
+        "number": control.live_jobs.last_number,
+        "floor": control.inventory.plain(),
+        "arrays": control.live_jobs.arrays,
         "dependents": {
             job_id: live
-            for job_id, numbers in desk.roster.dependents.items()
-            if (live := numbers & {record.number for record in desk.records.values()})
+            for job_id, numbers in control.live_jobs.dependents.items()
+            if (live := numbers & {record.number for record in control.records.values()})
         },
-        "backing off": sorted(desk.roster.backing_off),
-        "stopping": sorted(desk.roster.stopping),
-        "boot": desk.boot_id,
+        "backing off": sorted(control.live_jobs.backing_off),
+        "stopping": sorted(control.live_jobs.stopping),
+        "boot": control.boot_id,
     }
 
 
-def _lasting(record: Record) -> dict[str, Any]:
+def _lasting(record: JobRecord) -> dict[str, Any]:
     passing = ("pids", "metrics", "host_bytes")
-    ours = {name: getattr(record, name) for name in Record.__slots__ if name not in passing}
+    ours = {name: getattr(record, name) for name in JobRecord.__slots__ if name not in passing}
     if not record.is_alive:
         for name in ("devices", "lane_base", "lane_weight", "granted_at", "attempt_started_at"):
             del ours[name]  # of the attempt before, which nobody asks for

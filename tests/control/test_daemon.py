@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from waiting import wait_until
+from weft.control.api.listener import Listener
 from weft.control.daemon import _listen
-from weft.control.listener import Listener
 from weft.home import Home
 from weft.system.lockfile import LockedError, holder_of, taken_lock
 from weft.unixhttp import Connection

@@ -11,8 +11,8 @@ import pytest
 from office import MACHINE, devices
 from rest import Served, served
 
-from weft.control.inputs import Hello, Report
-from weft.control.store import Batch, Store
+from weft.control.loop.inputs import Hello, Report
+from weft.control.store.log_store import Batch, LogStore
 
 
 @pytest.fixture
@@ -88,14 +88,14 @@ def test_what_is_asked_of_health_does_not_wait_for_the_disk(weft: Served, monkey
     """It shows what was on disk before; a listing waits, for it may not show what is not."""
     submit(weft, hold=True)
     is_writing, may_go_on = threading.Event(), threading.Event()
-    commit = Store.commit
+    commit = LogStore.commit
 
-    def slow(self: Store, batch: Batch) -> int:
+    def slow(self: LogStore, batch: Batch) -> int:
         is_writing.set()
         assert may_go_on.wait(30)
         return commit(self, batch)
 
-    monkeypatch.setattr(Store, "commit", slow)
+    monkeypatch.setattr(LogStore, "commit", slow)
     submitting = threading.Thread(target=submit, args=(weft,), kwargs={"hold": True})
     listed: list[int] = []
     listing = threading.Thread(target=lambda: listed.append(page(weft, "/v1/jobs")[1]))

@@ -11,11 +11,11 @@ from office import Open, devices, request
 from pydantic import ValidationError
 
 from weft import limits
-from weft.control import wishes
-from weft.control.inputs import Report
-from weft.control.models import JobRequest
-from weft.control.orders import run_order
-from weft.control.record import Record
+from weft.control.api.request_schemas import JobRequest
+from weft.control.loop import requests as wishes
+from weft.control.loop.dispatch import run_order
+from weft.control.loop.inputs import Report
+from weft.control.loop.job_record import JobRecord
 from weft.core.errors import InputError
 from weft.job_request import job_request
 from weft.jsonlines import encoded
@@ -71,7 +71,7 @@ def test_the_largest_job_fits_in_one_line_however_its_text_is_written(text: str)
     limits.check_command(words)
     limits.check_environment(env)
     asked = {**request().request, "command": words, "cwd": "/" + "\x01" * (limits.PATH_BYTES - 1)}
-    record = Record("1_1", 1, 1, asked, 1, 0.0)
+    record = JobRecord("1_1", 1, 1, asked, 1, 0.0)
     order = run_order(record, 2**53, devices(10_000), {"guest": True, "lane": 2**53})
     line = encoded({**order, "launch": {**order["launch"], "env": env}}, limits.ORDER_LINE_BYTES)
     assert len(line) > limits.EXECVE_BYTES // 2

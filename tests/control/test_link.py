@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from office import MACHINE, devices, request
 
-from weft.control import desk as desks
-from weft.control import link as links
-from weft.control import writer as writers
+from weft.control import coordinator_link as links
+from weft.control.api.listener import Listener
 from weft.control.clock import Clock
+from weft.control.coordinator_link import PROTOCOL, CoordinatorLink
 from weft.control.daemon import _listen as listening_socket
-from weft.control.fold import load_desk
-from weft.control.inputs import Cancel, Report
-from weft.control.link import PROTOCOL, Link
-from weft.control.listener import Listener
-from weft.control.store import Store
-from weft.control.writer import Writer
+from weft.control.loop import control_state as control_states
+from weft.control.loop import writer as writers
+from weft.control.loop.inputs import Cancel, Report
+from weft.control.loop.writer import Writer
+from weft.control.store.log_store import LogStore
+from weft.control.store.replay import load_control_state
 from weft.policies.registry import POLICIES
 
 GRACES = {"stop_grace_s": 5.0, "pause_grace_s": 10.0}
@@ -64,10 +64,15 @@ class Post:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "node.sock"
-        self.store = Store(folder / "weft.db")
-        self.link = Link(self.store.environment, GRACES, strict_memory=True)
+        self.store = LogStore(folder / "weft.db")
+        self.link = CoordinatorLink(self.store.environment, GRACES, strict_memory=True)
         self.writer = Writer(
-            self.store, Clock(), lambda: load_desk(self.store, POLICIES["fifo"](), {}), self.link.send, 30.0, 5_000
+            self.store,
+            Clock(),
+            lambda: load_control_state(self.store, POLICIES["fifo"](), {}),
+            self.link.send,
+            30.0,
+            5_000,
         )
         self.link.join(self.writer)
         self.lines: list[Line] = []
@@ -149,7 +154,7 @@ def test_a_report_that_cannot_be_written_is_not_acknowledged_and_comes_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "RETRY_S", 0.0)
-    write = Store._write
+    write = LogStore._write
 
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -159,10 +164,10 @@ def test_a_report_that_cannot_be_written_is_not_acknowledged_and_comes_again(
         line = await post.call()
         line.hello()
         await line.hear_until("synced")
-        monkeypatch.setattr(Store, "_write", full)
+        monkeypatch.setattr(LogStore, "_write", full)
         line.report(1, "ended", exit_code=0, message="")
         assert await line.reader.read() == b"", "the line is closed without a word"
-        monkeypatch.setattr(Store, "_write", write)
+        monkeypatch.setattr(LogStore, "_write", write)
         again = await post.call()
         again.hello()
         assert [order["type"] for order in await again.hear_until("synced")] == ["run", "synced"]
@@ -186,7 +191,7 @@ def test_a_word_about_devices_that_cannot_be_written_closes_the_line(
         if kind == "devices":
             line.hello()
             await line.hear_until("synced")
-        monkeypatch.setattr(Store, "_write", full)
+        monkeypatch.setattr(LogStore, "_write", full)
         line.hello() if kind == "hello" else line.say(type="devices", devices=devices(1, blocked_by="process 1"))
         assert await line.reader.read() == b""
         monkeypatch.undo()
@@ -243,7 +248,7 @@ def test_progress_is_known_but_not_written(folder: Path) -> None:
         line.say(type="progress", jobs={"1": {**said, "attempt": 0, "step": 77}})
         line.report(1, "started", pids=[1])
         await line.hear()
-        record = post.writer.desk.records["1"]
+        record = post.writer.control.records["1"]
         assert (record.steps, record.metrics, record.host_bytes) == (5, {"loss": 0.5}, 9)
         rows = [body for _, kind, body in post.store.log_after(0) if kind == "Reported"]
         assert [body["what"] for body in rows] == ["started"]
@@ -265,7 +270,7 @@ def test_what_is_measured_is_written_if_it_makes_sense(folder: Path) -> None:
         await line.hear()
         rows = [body for _, kind, body in post.store.log_after(0) if kind == "Measured"]
         assert [row["rate_hz"] for row in rows] == [4.5]
-        measured = post.writer.desk.job("1").measured
+        measured = post.writer.control.job("1").measured
         assert measured is not None
         assert measured.ephemeral_bytes == 20
 
@@ -280,7 +285,7 @@ def test_that_a_job_has_grown_is_written_when_its_node_says_what_it_needs_by_now
         await line.hear_until("synced")
         said = {"job": "1", "attempt": 1, "generation": 1, "rate_hz": 4.5, "utilisation": 0.5}
         line.say(type="measured", **said, persistent_bytes=10, ephemeral_bytes=20)
-        while post.writer.desk.job("1").measured is None:
+        while post.writer.control.job("1").measured is None:
             await asyncio.sleep(0)
         for needs_bytes in ([10, 30], None, [5 << 20, 1 << 20]):
             line.say(type="progress", jobs={"1": {"attempt": 1, "generation": 1, "needs_bytes": needs_bytes}})
@@ -293,7 +298,7 @@ def test_that_a_job_has_grown_is_written_when_its_node_says_what_it_needs_by_now
 
 def test_what_is_measured_and_cannot_be_written_is_forgotten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "RETRY_S", 0.0)
-    write = Store._write
+    write = LogStore._write
 
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -303,12 +308,12 @@ def test_what_is_measured_and_cannot_be_written_is_forgotten(folder: Path, monke
         line = await post.call()
         line.hello()
         await line.hear_until("synced")
-        monkeypatch.setattr(Store, "_write", full)
+        monkeypatch.setattr(LogStore, "_write", full)
         sizes = {"persistent_bytes": 1, "ephemeral_bytes": 1, "neighbours": []}
         line.say(type="measured", job="1", attempt=1, generation=1, rate_hz=1.0, utilisation=1.0, **sizes)
         while not post.writer.trouble:
             await asyncio.sleep(0)
-        monkeypatch.setattr(Store, "_write", write)
+        monkeypatch.setattr(LogStore, "_write", write)
         line.report(1, "ended", exit_code=0, message="")
         assert await line.hear() == {"type": "ack", "serial": 1}
 
@@ -382,7 +387,7 @@ def test_an_environment_that_cannot_be_read_for_a_while_is_asked_for_again(
             line.hello()
             said = await line.reader.read() if not expected else await line.reader.readline()
             assert expected in said
-        assert "1" in post.writer.desk.records
+        assert "1" in post.writer.control.records
 
     run(folder, story)
 
@@ -415,14 +420,14 @@ def test_the_coordinators_lines_that_are_no_messages_are_skipped(folder: Path, m
 def test_a_report_that_breaks_the_desk_loses_its_job_and_is_not_repeated(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = desks.HANDLERS[Report]
+    take = control_states.HANDLERS[Report]
 
-    def broken(desk: Any, report: Report, now: float) -> None:
+    def broken(control: Any, report: Report, now: float) -> None:
         if report.what == "ended":
             raise IndexError("a fault of ours")
-        take(desk, report, now)
+        take(control, report, now)
 
-    monkeypatch.setitem(desks.HANDLERS, Report, broken)
+    monkeypatch.setitem(control_states.HANDLERS, Report, broken)
 
     async def story(post: Post) -> None:
         await post.writer.ask(request(requeue=False))
@@ -457,6 +462,6 @@ async def ended(post: Post, job_id: str) -> None:
     """Its end is on disk."""
     while True:
         async with post.writer.changed:
-            if job_id not in post.writer.desk.records:
+            if job_id not in post.writer.control.records:
                 return
         await asyncio.sleep(0)

@@ -13,8 +13,8 @@ from office import MACHINE, devices
 from rest import Served, served
 
 from waiting import wait_until
-from weft.control.house import PATIENCE_S
-from weft.control.inputs import Devices, Hello, Report
+from weft.control.loop.inputs import Devices, Hello, Report
+from weft.control.service import PATIENCE_S
 
 JOB_KEYS = {
     "id", "name", "tenant", "class", "state", "reason", "exit_code", "attempt", "devices", "submitted_at", "started_at",
@@ -198,7 +198,7 @@ def test_that_the_settings_have_changed_or_are_wrong_is_a_warning(weft: Served, 
         return " ".join(weft.ask("GET", "/v1/health")[1]["warnings"])
 
     assert "weft.toml" not in warnings()
-    file = weft.house.home.settings
+    file = weft.service.home.settings
     file.write_text('policy = "las"\n')
     assert "weft.toml has changed since weft started: weft down, then weft up takes it up" in warnings()
     file.write_text('plicy = "las"\n')
@@ -249,7 +249,7 @@ def test_metrics_can_be_read_by_the_official_parser(weft: Served) -> None:
     weft.tell(Report(job_id, 1, "started", {"pids": [1]}))
     submitted(weft, gpu_mem_bytes=1 << 30)
     measured = {"persistent_bytes": 7, "ephemeral_bytes": 5, "overflow_bytes": 3, "peak_bytes": 9}
-    weft.writer.desk.records[job_id].note(measured)
+    weft.writer.control.records[job_id].note(measured)
     status, text = weft.ask("GET", "/metrics")
     assert status == 200
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -268,9 +268,9 @@ def test_going_down_ends_what_runs_if_that_is_asked_for(weft: Served) -> None:
     second = submitted(weft)
     assert weft.ask("POST", "/v1/shutdown", {"stop_jobs": True}) == (200, {"ids": [first], "within_s": PATIENCE_S})
     assert weft.ask("GET", f"/v1/jobs/{first}")[1]["state"] == "RUNNING"
-    assert not weft.house.leaving.is_set(), "it waits for the end of those it has stopped"
+    assert not weft.service.leaving.is_set(), "it waits for the end of those it has stopped"
     weft.tell(Report(first, 1, "ended", {"exit_code": 143}))
-    wait_until(weft.house.leaving.is_set, "it leaves")
+    wait_until(weft.service.leaving.is_set, "it leaves")
     assert weft.ask("GET", f"/v1/jobs/{first}")[1]["reason"] == "ended by weft down --stop-jobs"
     assert weft.ask("GET", f"/v1/jobs/{second}")[1]["state"] == "PENDING"
 
@@ -279,23 +279,23 @@ def test_going_down_leaves_those_that_run_alone_but_sees_to_the_end_of_one_just_
     first, second = submitted(weft), submitted(weft)
     weft.ask("POST", f"/v1/jobs/{first}/cancel")
     assert weft.ask("POST", "/v1/shutdown", {}) == (200, {"ids": [], "within_s": PATIENCE_S})
-    assert not weft.house.leaving.is_set()
+    assert not weft.service.leaving.is_set()
     weft.tell(Report(first, 1, "ended", {"exit_code": 143}))
-    wait_until(weft.house.leaving.is_set, "it leaves")
+    wait_until(weft.service.leaving.is_set, "it leaves")
     assert weft.ask("GET", f"/v1/jobs/{second}")[1]["state"] == "RUNNING"
 
 
 def test_going_down_with_nobody_to_wait_for_is_done_at_once(weft: Served) -> None:
     submitted(weft)
     assert weft.ask("POST", "/v1/shutdown", {}) == (200, {"ids": [], "within_s": 0.0})
-    wait_until(weft.house.leaving.is_set, "it leaves")
+    wait_until(weft.service.leaving.is_set, "it leaves")
 
 
 def test_going_down_does_not_wait_for_ever_for_one_that_does_not_end(weft: Served) -> None:
-    weft.house._patience_s = 0.01
+    weft.service._patience_s = 0.01
     job_id = submitted(weft)
     weft.ask("POST", "/v1/shutdown", {"stop_jobs": True})
-    wait_until(weft.house.leaving.is_set, "it leaves")
+    wait_until(weft.service.leaving.is_set, "it leaves")
     assert weft.ask("GET", f"/v1/jobs/{job_id}")[1]["state"] == "RUNNING"
 
 

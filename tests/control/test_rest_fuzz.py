@@ -16,8 +16,8 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks as promised
 
-from weft.control.app import make_app
-from weft.control.inputs import Hello, Report
+from weft.control.api.app import make_app
+from weft.control.loop.inputs import Hello, Report
 
 CHECKS = [
     not_a_server_error,

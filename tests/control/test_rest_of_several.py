@@ -12,7 +12,7 @@ from office import MACHINE, devices
 from rest import Served, served
 
 from waiting import wait_until
-from weft.control.inputs import Hello, Report
+from weft.control.loop.inputs import Hello, Report
 
 
 @pytest.fixture

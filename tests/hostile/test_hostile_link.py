@@ -12,7 +12,7 @@ from box import Attack, Box
 from wire import connected, exchanged
 
 from waiting import wait_until
-from weft.control.link import MOST_LINES, PROTOCOL
+from weft.control.coordinator_link import MOST_LINES, PROTOCOL
 from weft.limits import REPORT_LINE_BYTES
 
 DEVICE = {"index": 0, "kind": "cpu", "type": "cpu", "name": "mine", "memory_bytes": 1, "cores": [0], "blocked_by": None}

@@ -15,18 +15,17 @@ from pathlib import Path
 
 import uvicorn
 
-from weft.control.app import make_app
-from weft.control.care import Care
+from weft.control.api.app import make_app
+from weft.control.api.connections import Connections, RestConnection, most_connections
+from weft.control.api.listener import Listener
 from weft.control.clock import Clock
-from weft.control.connections import Connections, RestConnection, most_connections
-from weft.control.desk import Desk
-from weft.control.home_log import folded, open_log
-from weft.control.house import PATIENCE_S, House
-from weft.control.link import Link
-from weft.control.listener import Listener
-from weft.control.store import Store
-from weft.control.supervision import Supervision
-from weft.control.writer import Writer
+from weft.control.coordinator_link import CoordinatorLink
+from weft.control.coordinator_process import CoordinatorProcess
+from weft.control.loop.control_state import ControlState
+from weft.control.loop.writer import Writer
+from weft.control.service import PATIENCE_S, Service
+from weft.control.store.home_log import LogUpkeep, folded, open_log
+from weft.control.store.log_store import LogStore
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
 from weft.node.cgroups import find_fences
@@ -47,37 +46,45 @@ log = logging.getLogger(__name__)
 
 
 async def serve(
-    home: Home, settings: Settings, filed: Settings, named: NamedPolicy, store: Store, has_node: bool
+    home: Home, settings: Settings, filed: Settings, named: NamedPolicy, store: LogStore, has_node: bool
 ) -> None:
     """Until the daemon is asked to leave. Jobs that run are left as they are. `filed` is what weft.toml alone says."""
     clock = Clock(store.last_mark())
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
-    link = Link(
+    link = CoordinatorLink(
         store.environment,
         graces,
         strict_memory=settings.strict_memory,
         is_coordinator=lambda pid: holder_of(home.node_lock) in (None, 0, pid),
     )
 
-    def load() -> Desk:
-        policy = house.new_policy() if house else named.build()
+    def load() -> ControlState:
+        policy = service.new_policy() if service else named.build()
         return folded(home, store, policy, settings.quotas, settings.startup_s)
 
-    house: House | None = None
+    service: Service | None = None
     writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
     link.join(writer)
-    house = House(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
-    care = Care(home, store, settings.backup_every_s)
-    supervision = Supervision(home, link, settings.devices, settings.silent_s, settings.fence) if has_node else None
+    service = Service(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
+    care = LogUpkeep(home, store, settings.backup_every_s)
+    supervision = (
+        CoordinatorProcess(home, link, settings.devices, settings.silent_s, settings.fence) if has_node else None
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, house.leaving.set)
-    server = _web_server(house)
+        loop.add_signal_handler(number, service.leaving.set)
+    server = _web_server(service)
     connections = Connections(server, most_connections())
     nodes, people = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
     supervisor = Supervisor()
-    house.watched += [supervisor.warnings, connections.warnings, nodes.warnings, people.warnings, lambda: link.warnings]
-    house.watched.append(care.warnings)
+    service.watched += [
+        supervisor.warnings,
+        connections.warnings,
+        nodes.warnings,
+        people.warnings,
+        lambda: link.warnings,
+    ]
+    service.watched.append(care.warnings)
     lasting: dict[str, Callable[[], Awaitable[object]]] = {
         "writer": writer.run,
         "care of the log": care.run,
@@ -92,7 +99,7 @@ async def serve(
     people.open()  # what cannot be bound at the start ends it, with a message
     tasks = {name: supervisor.start(name, work) for name, work in lasting.items()}
     log.info("pid %d, %s, policy %s", os.getpid(), home.root, named.label)
-    await house.leaving.wait()
+    await service.leaving.wait()
     await _end(tasks, "rest socket", "connections", "rest", *(["supervision"] if supervision else []))
     people.close()
     leaving = [*([server.shutdown()] if server.started else []), *([supervision.leave()] if supervision else [])]
@@ -102,15 +109,15 @@ async def serve(
     await _end(tasks, *tasks)
     nodes.close()
     link.close()
-    house.readers.close()
+    service.readers.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
     forget_run_folder(home.run)
 
 
-def _web_server(house: House) -> uvicorn.Server:
+def _web_server(service: Service) -> uvicorn.Server:
     config = uvicorn.Config(
-        make_app(house),
+        make_app(service),
         http=RestConnection,
         ws="none",
         lifespan="off",
@@ -141,7 +148,7 @@ def _listen_at(home: Home, path: Path) -> socket.socket:
     return _listen(path)
 
 
-def chosen_policy(store: Store, settings: Settings, filed: Settings, *, is_asked: bool) -> NamedPolicy:
+def chosen_policy(store: LogStore, settings: Settings, filed: Settings, *, is_asked: bool) -> NamedPolicy:
     """A policy that was changed while weft ran stays until a flag or a variable (`is_asked`) or a new weft.toml says
     otherwise."""
     changed = store.setting("policy")

@@ -1,0 +1,201 @@
+"""The state of the control plane: inputs of users and nodes in; facts, orders and answers out.
+
+It has no clock, no file and no socket. The daemon makes the outcome durable and only then answers and sends; if that
+fails, it drops this state and loads a new one from disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.control.loop import reports as words
+from weft.control.loop import requests as wishes
+from weft.control.loop.dispatch import all_orders, decide
+from weft.control.loop.inputs import (
+    Cancel,
+    ChangePolicy,
+    Devices,
+    Hello,
+    Hold,
+    Input,
+    Measurement,
+    Outcome,
+    Pause,
+    Release,
+    Report,
+    StopAll,
+    Submit,
+    Tick,
+)
+from weft.control.loop.inventory import Inventory, computing
+from weft.control.loop.job_record import JobRecord
+from weft.control.loop.job_state import Ending, JobState
+from weft.control.loop.lifecycle import end, hold_stopping
+from weft.control.loop.live_jobs import LiveJobs
+from weft.control.loop.reports import measured
+from weft.control.store.log_store import Fact
+from weft.core.errors import WeftError
+from weft.core.events import Event, Released, Submitted, Woken
+from weft.core.job import Job
+from weft.core.plain import KIND_OF, plain
+from weft.core.reasons import Code
+from weft.core.scheduler import Scheduler
+from weft.core.values import EPSILON_S
+
+TIMED_OUT = "ran past its limit of {0:g} s"
+TIMED_OUT_CODE = 124  # as of timeout(1)
+
+
+@dataclass(frozen=True)
+class PastJobs:
+    """What the desk may ask of those that are not live any more."""
+
+    known: Callable[[str], Sequence[tuple[str, str]]]
+    """The jobs that an id or an array's number stands for, ended ones too: each with its id and state."""
+    number_of: Callable[[str], int | None] = lambda request_id: None
+    """What a request that is sent again was given before."""
+    rates_hz: Callable[[str], Mapping[str, float]] = lambda name: {}
+    """Steps a second of the last job of a name, by device type."""
+
+
+@dataclass
+class ControlState:
+    """The state between two instants, and the outcome of the one that is being handled."""
+
+    scheduler: Scheduler
+    past: PastJobs
+    live_jobs: LiveJobs = field(default_factory=LiveJobs)
+    inventory: Inventory = field(default_factory=Inventory)
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    boot_id: str = ""
+    """Of the node, when it last said hello."""
+    startup_s: float = 0.0
+    """What is allowed an attempt from its launch to its first step."""
+    is_closing: bool = False
+    """After `StopAll`: whoever waits goes on waiting, until the next start."""
+    must_tell_all: bool = False
+    """The node may have forgotten everything."""
+    settling: set[tuple[str, int]] = field(default_factory=set)
+    """Attempts that had ended when the node last said hello, and how, it has yet to report; before that, all."""
+    policy_error: str = ""
+    wake_at: float = math.inf
+    version: int = 0
+    """Rises with every instant: whoever waits for a change looks again."""
+    out: Outcome = field(default_factory=Outcome)
+    touched: dict[str, None] = field(default_factory=dict)
+    """Whose rows have to be written."""
+
+    def handle(self, inputs: Sequence[Input], now: float) -> Outcome:
+        """All inputs of one instant, words of nodes first, then one decision."""
+        self.out = out = Outcome(answers=[None] * len(inputs))
+        self.touched = {}
+        for at in sorted(range(len(inputs)), key=lambda at: not isinstance(inputs[at], Report)):
+            try:
+                out.answers[at] = HANDLERS[type(inputs[at])](self, inputs[at], now)
+            except WeftError as error:
+                out.answers[at] = error
+        self._watch_time(now)
+        if not self.is_closing:
+            words.block(self, now)
+            decide(self, now)
+        hold_stopping(self, now)
+        if self.must_tell_all:
+            out.orders, self.must_tell_all = [*all_orders(self), {"type": "synced"}], False
+        for job_id in self.touched:
+            if job_id in self.records:
+                job = self.job(job_id)
+                spent = {"run_s": job.held_s(now), "wait_s": job.wait_s(now)}
+                out.rows[job_id] = self.records[job_id].row(self.job_state(job_id), **spent)
+        self.version += 1
+        return out
+
+    def _watch_time(self, now: float) -> None:
+        if now + EPSILON_S >= self.wake_at:
+            self.apply(Woken(), now)
+            self.wake_at = math.inf
+        for record in list(self.live_jobs.backing_off.values()):
+            if record.not_before is not None and now + EPSILON_S >= record.not_before:
+                record.not_before = None
+                del self.live_jobs.backing_off[record.id]
+                self.apply(Released(record.id, Code.BACKING_OFF), now)
+        for record, left_s in self._limited(now):
+            if record.id in self.records and left_s <= EPSILON_S:
+                end(self, record, Ending(JobState.FAILED, TIMED_OUT.format(record.limit_s), TIMED_OUT_CODE), now)
+
+    def next_time(self, now: float) -> float:
+        """When to come again though nothing happens."""
+        releases = [record.not_before or 0.0 for record in self.live_jobs.backing_off.values()]
+        limits = [now + left_s for _, left_s in self._limited(now)]
+        return min([self.wake_at, *releases, *limits])
+
+    def _limited(self, now: float) -> list[tuple[JobRecord, float]]:
+        """Who runs with a limit, and in how many seconds it will have reached that; a guest's time counts in part."""
+        running = [(self.records[job.id], job) for job in computing(self.scheduler.ledger)]
+        return [
+            (record, (record.limit_s - job.held_s(now)) / job.speed)
+            for record, job in running
+            if record.limit_s is not None and not record.ending
+        ]
+
+    # ---- what there is
+
+    @property
+    def records(self) -> dict[str, JobRecord]:
+        return self.live_jobs.records
+
+    @property
+    def is_stopping(self) -> bool:
+        """Somebody was told to end, and has not ended yet."""
+        return bool(self.live_jobs.stopping)
+
+    def job(self, job_id: str) -> Job:
+        """A live job as the ledger knows it."""
+        return self.scheduler.ledger.jobs[job_id]
+
+    def job_states(self, wanted: str) -> dict[str, str]:
+        """The jobs that an id or an array's number stands for, as they are on disk or have ended in this instant."""
+        rows = self.out.rows
+        return {job_id: rows[job_id]["state"] if job_id in rows else state for job_id, state in self.past.known(wanted)}
+
+    def job_state(self, job_id: str) -> JobState:
+        """Of a live job, for people."""
+        if self.job(job_id).is_computing:
+            return JobState.RUNNING
+        return JobState.PAUSED if self.records[job_id].is_alive else JobState.PENDING
+
+    # ---- what happens
+
+    def apply(self, event: Event, now: float) -> None:
+        """Record what happened, for good if the instant is made durable."""
+        self.scheduler.record([event], now)
+        job_id = event.job.id if isinstance(event, Submitted) else getattr(event, "job_id", None)
+        self.note(KIND_OF[type(event)], job_id, plain(event))
+
+    def note(self, kind: str, job_id: str | None, body: dict[str, Any]) -> None:
+        """Put a fact into the log."""
+        self.out.facts.append(Fact(kind, job_id, body))
+        if job_id is not None:
+            self.touched[job_id] = None
+
+
+def tick(control: ControlState, word: Tick, now: float) -> None:
+    """What has come due is looked at in every instant."""
+
+
+HANDLERS: dict[type, Callable[[ControlState, Any, float], Any]] = {
+    Submit: wishes.submit,
+    Cancel: wishes.cancel,
+    Hold: wishes.hold,
+    Pause: wishes.pause,
+    Release: wishes.release,
+    ChangePolicy: wishes.change_policy,
+    StopAll: wishes.stop_all,
+    Hello: words.hello,
+    Devices: words.devices,
+    Report: words.report,
+    Measurement: measured,
+    Tick: tick,
+}

@@ -1,0 +1,219 @@
+"""Run the policy, and turn its commands into orders for the node.
+
+Orders are safe to repeat, and carry the generation of the lease they belong to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.control.loop.inventory import common, computing, place_of
+from weft.control.loop.job_record import JobRecord
+from weft.control.store.log_store import NOTED
+from weft.core.commands import Allocation, Command, Preempt, Seat, Seating, Start, Stop, Tell, Unseat, WakeAt
+from weft.core.events import Launched
+from weft.core.plain import KIND_OF, plain, plain_reason
+from weft.core.reasons import Code
+
+if TYPE_CHECKING:
+    from weft.control.loop.control_state import ControlState
+ASK_AGAIN_S = 10.0
+"""A policy that fails, or its share stage, has not said when it wants to look again. What fails again in the same way
+is not logged again.
+"""
+
+log = logging.getLogger(__name__)
+Order = dict[str, Any]
+
+
+def decide(control: ControlState, now: float) -> None:
+    """Who holds which devices, then who sits on them as a guest. All is decided before the first order is given."""
+    failed_before, control.policy_error = control.policy_error, ""
+    commands: list[Command] = []
+    try:
+        commands += control.scheduler.decide(now)
+    except Exception as error:
+        control.policy_error = f"{type(error).__name__}: {error}"
+        control.wake_at = min(control.wake_at, now + ASK_AGAIN_S)
+        if control.policy_error != failed_before:
+            log.warning("the policy fails; nobody is started", exc_info=error)
+        commands += control.scheduler.ledger.take_stops()  # who has lost its seat is to leave it all the same
+    else:
+        commands += _shared(control, now, failed_before)
+    for command in commands:
+        _carry_out(control, command, now)
+    _make_room(control, {command.job_id for command in commands if isinstance(command, Start | Seat)})
+    control.out.orders.sort(key=_is_run)  # whoever leaves is told before those who come
+
+
+def _is_run(order: Order) -> bool:
+    return bool(order["type"] == "run")
+
+
+def launch(control: ControlState, record: JobRecord, now: float) -> None:
+    """Its next attempt, on the devices it holds or sits on."""
+    record.attempt += 1
+    record.is_alive = True
+    control.live_jobs.alive[record.id] = record
+    record.granted_at, record.attempt_started_at = now, None
+    control.out.attempts[record.id, record.attempt] = record.attempt_row()
+    control.out.orders.append(_run(control, record))
+    if control.startup_s:
+        control.apply(Launched(record.id, control.job(record.id).generation, control.startup_s), now)
+
+
+def all_orders(control: ControlState) -> list[Order]:
+    """What a node must do that knows of nothing: whoever is not named here is to go."""
+    alive = [(record, control.job(record.id)) for record in control.live_jobs.alive_after()]
+    stops = [stop_order(record, job.generation) for record, job in alive if record.ending]
+    pauses = [
+        pause_order(record, job.generation, None) for record, job in alive if not record.ending and not job.is_computing
+    ]
+    runs = [_run(control, record) for record, job in alive if not record.ending and job.is_computing]
+    return stops + pauses + runs
+
+
+def _shared(control: ControlState, now: float, failed_before: str) -> list[Command]:
+    try:
+        return control.scheduler.share(now)
+    except Exception as error:
+        control.policy_error = f"its share stage: {type(error).__name__}: {error}"
+        control.wake_at = min(control.wake_at, now + ASK_AGAIN_S)
+        if control.policy_error != failed_before:
+            log.warning("the policy's share stage fails; guests stay as they are", exc_info=error)
+        return []
+
+
+def _carry_out(control: ControlState, command: Command, now: float) -> None:
+    match command:
+        case WakeAt(time_s):
+            control.wake_at = time_s
+        case Stop():
+            pass  # who cancels has seen to that
+        case Tell(job_id, reason):
+            if job_id in control.records:
+                control.note(NOTED, job_id, {"job_id": job_id, "reason": plain_reason(reason)})
+        case Preempt() | Unseat():
+            _pause(control, command)
+        case Start():
+            _run_on(control, command, command, now)
+        case Seat(seating=seating):
+            _run_on(control, command, seating, now)
+
+
+def _pause(control: ControlState, command: Preempt | Unseat) -> None:
+    record = control.records.get(command.job_id)
+    if record is None:
+        return  # a guest that lost its seat when it was told to end, and has ended
+    if record.is_alive and not record.ending:
+        record.preemptions += isinstance(command, Preempt) and command.reason.code is not Code.PAUSED
+        record.unseats += isinstance(command, Unseat)
+        others = _others_on(control, record.id, control.job(record.id).last_allocation)
+        ids = [one.id for one, _ in others]
+        control.out.orders.append(pause_order(record, command.generation, _needed_bytes(others), ids))
+    control.note(KIND_OF[type(command)], record.id, plain(command))
+
+
+def _make_room(control: ControlState, comers: set[str]) -> None:
+    """A job that its owner paused keeps its memory until others come to its devices: then it may have to go deeper.
+
+    A preempted job has made that room when it paused.
+    """
+    if not comers:
+        return
+    ordered = {order["job"] for order in control.out.orders if order["type"] == "pause"}
+    for record in control.live_jobs.alive.values():
+        job = control.job(record.id)
+        if Code.PAUSED in job.held_for and not record.ending and record.id not in ordered:
+            others = _others_on(control, record.id, job.last_allocation)
+            ids = [one.id for one, _ in others]
+            if comers & set(ids):
+                control.out.orders.append(pause_order(record, job.generation, _needed_bytes(others), ids))
+
+
+def _run_on(control: ControlState, command: Start | Seat, place: Start | Seating, now: float) -> None:
+    record = control.records[command.job_id]
+    record.devices = tuple(
+        map(control.inventory.name, control.inventory.held(control.scheduler.ledger, place.allocation))
+    )
+    record.lane_base, record.lane_weight = place.base, place.weight
+    control.note(KIND_OF[type(command)], record.id, plain(command))
+    if not record.is_alive:
+        launch(control, record, now)
+    else:
+        control.out.attempts[record.id, record.attempt] = record.attempt_row()
+        control.out.orders += [] if record.ending else [_run(control, record)]
+
+
+def _others_on(control: ControlState, job_id: str, left: Allocation) -> list[tuple[JobRecord, int]]:
+    """Who computes from now on where this job did, those who come and those who stay; on how many of its devices."""
+    others = [job for job in computing(control.scheduler.ledger) if job.id != job_id]
+    counts = [(control.records[job.id], common(left, place_of(job).allocation)) for job in others]
+    return [(record, count) for record, count in counts if count]
+
+
+def _needed_bytes(others: Sequence[tuple[JobRecord, int]]) -> int | None:
+    """The memory that they need on these devices; None if that is not known of one of them."""
+    total_bytes = 0
+    for record, count in others:
+        if record.needs_bytes is None:
+            return None
+        total_bytes += record.needs_bytes * count // record.request["gpus"]
+    return total_bytes
+
+
+def _run(control: ControlState, record: JobRecord) -> Order:
+    job = control.job(record.id)
+    place = place_of(job)
+    devices = control.inventory.held(control.scheduler.ledger, place.allocation)
+    turns = {"lane": place.lane, "base": record.lane_base, "weight": record.lane_weight}
+    return run_order(
+        record, job.generation, devices, {"guest": job.seating is not None, "throttled": place.is_throttled, **turns}
+    )
+
+
+def run_order(
+    record: JobRecord, generation: int, devices: Sequence[Mapping[str, Any]], seat: Mapping[str, bool | int]
+) -> Order:
+    """The environment is put in when it is sent: it is large, and kept elsewhere.
+
+    `seat` says whether the devices are its own, whether it is to be held back beside others, and in which lane it is.
+    """
+    request = record.request
+    return {
+        **_about("run", record, generation),
+        "devices": [device["index"] for device in devices],
+        "seat": dict(seat),
+        "environment": record.environment,
+        "launch": {
+            "command": request["command"],
+            "cwd": request["cwd"],
+            "umask": request["umask"],
+            "tasks": request["ntasks"],
+            "devices_per_task": request["gpus"] // request["ntasks"],
+            "limit_bytes": (request.get("gpu_mem_bytes") or 0) + (request.get("mem_bytes") or 0),
+            "memory_bytes": request.get("gpu_mem_bytes"),
+            "stdin": request.get("stdin", False),
+            "split": request.get("split", False),
+            "tty": request.get("tty"),
+            "array_index": record.array_index,
+            "cpus": request.get("cpus"),
+            "output": request.get("output"),
+            "name": record.name,
+        },
+    }
+
+
+def pause_order(record: JobRecord, generation: int, needs_bytes: int | None, comers: Sequence[str] = ()) -> Order:
+    """To make room for those who come, who need so much memory in all; None if that is not known."""
+    return {**_about("pause", record, generation), "needs_bytes": needs_bytes, "comers": list(comers)}
+
+
+def stop_order(record: JobRecord, generation: int) -> Order:
+    return _about("stop", record, generation)
+
+
+def _about(kind: str, record: JobRecord, generation: int) -> Order:
+    return {"type": kind, "job": record.id, "attempt": record.attempt, "generation": generation}

@@ -1,0 +1,119 @@
+"""What one instant starts from and what it results in: inputs, and an outcome to write, send and answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.control.loop.dispatch import Order
+from weft.control.store.log_store import Fact
+from weft.core.events import Grown, Measured, Stepped
+from weft.core.value import value
+from weft.core.view import Decider
+
+
+@value
+class Submit:
+    """`request` is checked and complete, but for the environment, which is kept apart."""
+
+    request: Mapping[str, Any]
+    env: Mapping[str, str]
+    request_id: str | None = None
+
+
+@value
+class Cancel:
+    job_id: str
+
+
+@value
+class Hold:
+    job_id: str
+
+
+@value
+class Release:
+    """Of a hold or of a pause by the owner: both end so."""
+
+    job_id: str
+
+
+@value
+class Pause:
+    job_id: str
+
+
+@value
+class ChangePolicy:
+    name: str
+    policy: Decider
+
+
+@value
+class Hello:
+    """A node is there, or there again."""
+
+    node: str
+    devices: Sequence[Mapping[str, Any]]
+    boot_id: str = ""
+    attempts: frozenset[tuple[str, int]] = frozenset()
+    """Those it knows of, and will tell how they ended if they have."""
+    ended: frozenset[tuple[str, int]] = frozenset()
+    """Of these, those that have ended or were lost. How, is reported next."""
+    cpus: int | None = None
+    """How many CPU cores jobs may use there."""
+
+
+@value
+class Devices:
+    """Whose the devices of the node are has changed."""
+
+    devices: Sequence[Mapping[str, Any]]
+
+
+@value
+class Report:
+    """A word of a node about one attempt; it may come twice."""
+
+    job_id: str
+    attempt: int
+    what: str
+    body: Mapping[str, Any]
+
+
+@value
+class Measurement:
+    """What a node has seen of an attempt: its first step, its rate over a stable stretch, or memory that it did not
+    need before."""
+
+    attempt: int
+    measured: Measured | Grown | Stepped
+
+
+@value
+class Tick:
+    """Some time has come: the policy wants to look, a limit is reached, a back-off is over."""
+
+
+@value
+class StopAll:
+    """Everything that runs is to end; what waits goes on waiting."""
+
+
+Input = (
+    Submit | Cancel | Hold | Pause | Release | ChangePolicy | Hello | Devices | Report | Measurement | Tick | StopAll
+)
+
+
+@dataclass
+class Outcome:
+    facts: list[Fact] = field(default_factory=list)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    attempts: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    environments: list[tuple[int, str, str]] = field(default_factory=list)
+    requests: list[tuple[str, int]] = field(default_factory=list)
+    settings: list[tuple[str, str]] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+    """One for each input: what to say, or a WeftError."""

@@ -1,0 +1,167 @@
+"""Handle what the node reports: its devices, what became of attempts, and what it measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from weft.control.loop.dispatch import launch
+from weft.control.loop.inputs import Devices, Hello, Measurement, Report
+from weft.control.loop.inventory import Inventory, computing
+from weft.control.loop.job_record import JobRecord
+from weft.control.loop.lifecycle import attempt_ended, attempt_gone, never_began
+from weft.control.loop.report_checks import SIZES, is_quantity
+from weft.control.store.log_store import REPORTED
+from weft.core.events import DevicesBlocked, Grown, Measured, NodeJoined, NodeLost, Progressed, Stepped
+from weft.core.job import Job
+
+if TYPE_CHECKING:
+    from weft.control.loop.control_state import ControlState
+REBOOTED = "the machine was restarted"
+
+GROWN_BYTES, GROWN = 1 << 20, 0.05
+"""By so much at least: what a job allocates differs a little from step to step."""
+
+
+def hello(control: ControlState, word: Hello, now: float) -> None:
+    """It may have forgotten everything, and is told everything, with what this instant brings."""
+    control.must_tell_all = True
+    if word.boot_id != control.boot_id:
+        control.out.settings.append(("boot id", word.boot_id))
+        for record in control.live_jobs.alive_after() if control.boot_id else ():
+            if (record.id, record.attempt) not in word.attempts:
+                report(control, Report(record.id, record.attempt, "lost", {"message": REBOOTED, "unseen": True}), now)
+        control.boot_id = word.boot_id
+    control.settling = {(one.id, one.attempt) for one in control.live_jobs.alive.values()} & word.ended
+    _set_inventory(control, Inventory(word.node, word.devices, word.cpus), now)
+
+
+def devices(control: ControlState, word: Devices, now: float) -> None:
+    _set_inventory(control, Inventory(control.inventory.machine, word.devices, control.inventory.cpus), now)
+
+
+def block(control: ControlState, now: float) -> None:
+    """Devices that somebody else uses are not for us, as soon as no job of ours is on them."""
+    devices = control.scheduler.ledger.devices
+    for name, mask in control.inventory.blocked_masks().items():
+        at = devices.index_of(name)
+        if at is not None and devices.blockable(at, mask) != devices.blocked_masks[at]:
+            control.apply(DevicesBlocked(name, mask), now)
+
+
+def report(control: ControlState, word: Report, now: float) -> None:
+    record = control.records.get(word.job_id)
+    if record is None or not record.is_alive or record.attempt != word.attempt:
+        return  # late, or said twice
+    control.settling.discard((record.id, record.attempt))
+    body = {key: value for key, value in word.body.items() if key != "progress"}
+    control.note(REPORTED, record.id, {"what": word.what, "attempt": word.attempt, **body})
+    match word.what:
+        case "started":
+            record.pids = tuple(word.body.get("pids", ()))
+            record.attempt_started_at = record.attempt_started_at or now
+            record.started_at = record.started_at or now
+            control.out.attempts[record.id, record.attempt] = record.attempt_row()
+        case "paused":
+            _progress(control, record, int(word.body["step"]), now)
+        case "left" if record.ending is None:
+            _progress(control, record, int(word.body["step"]), now)
+            record.learn(word.body.get("progress") or {})
+            attempt_gone(control, record, "left", None, now)
+            if control.job(record.id).is_computing:
+                launch(control, record, now)
+        case "lost" if word.body.get("never") and record.ending is None:
+            never_began(control, record, now)
+        case "ended" | "lost" | "left" | "refused":
+            attempt_ended(control, record, word, now)
+
+
+def _set_inventory(control: ControlState, inventory: Inventory, now: float) -> None:
+    before, control.inventory = control.inventory, inventory
+    if not before.is_same_hardware(inventory):
+        control.must_tell_all = True  # who ran may have lost its devices, or have others now
+        control.touched |= {job.id: None for job in computing(control.scheduler.ledger)}
+        for node in before.nodes:
+            control.apply(NodeLost(node.name), now)
+        for node in inventory.nodes:
+            control.apply(NodeJoined(node), now)
+    elif before.cpus != inventory.cpus:
+        inventory.describe(control.scheduler.ledger)
+    control.out.settings.append(("floor", json.dumps(inventory.plain())))
+
+
+def _progress(control: ControlState, record: JobRecord, step: int, now: float) -> None:
+    record.steps = step or record.steps  # an attempt that was paused before it began has made none
+    if step and record.request.get("steps"):
+        control.apply(Progressed(record.id, control.job(record.id).generation, float(step)), now)
+
+
+def growth_of(control: ControlState, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
+    """From what a node says of a job every second: that it needs more memory than is known, if it does."""
+    record, sizes = control.records.get(job_id), progress.get("needs_bytes")
+    if record is None or not record.is_alive or record.ending:
+        return None
+    if not isinstance(sizes, list) or len(sizes) != len(SIZES) or not all(map(is_quantity, sizes)):
+        return None
+    if not isinstance(progress.get("generation"), int):
+        return None
+    grown = Grown(job_id, progress["generation"], *map(int, sizes))
+    return Measurement(record.attempt, grown) if _is_news(grown, control.job(job_id)) else None
+
+
+def first_step_of(control: ControlState, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
+    """From what a node says of a job every second: that it has made its first step, if the log has none yet."""
+    record = control.records.get(job_id)
+    if record is None or not record.is_alive or not is_quantity(progress.get("step")) or not progress["step"]:
+        return None
+    job = control.job(job_id)
+    return Measurement(record.attempt, Stepped(job_id, job.generation)) if job.startup_left_s else None
+
+
+def measured(control: ControlState, word: Measurement, now: float) -> None:
+    """Of the lease that the job computes under now; anything else comes too late to be of use."""
+    record = control.records.get(word.measured.job_id)
+    if record is None or not record.is_alive or record.ending or record.attempt != word.attempt:
+        return
+    job = control.job(record.id)
+    if isinstance(word.measured, Stepped):
+        if job.startup_left_s and job.generation == word.measured.generation:
+            control.apply(word.measured, now)
+        return
+    if not job.is_computing or job.generation != word.measured.generation:
+        return
+    if isinstance(word.measured, Measured):
+        control.apply(_with_known_memory(word.measured, job), now)
+    elif _is_news(word.measured, job):
+        control.apply(word.measured, now)
+
+
+def _is_news(told: Grown, job: Job) -> bool:
+    """In all, or of what lasts, which in a lane counts for more. Of who was never measured what it declared counts."""
+    known = job.memory if job.measured and job.generation == told.generation else None
+    if known is None:
+        return False
+    known_bytes = known.persistent_bytes + known.ephemeral_bytes
+    least_bytes = max(GROWN_BYTES, GROWN * known_bytes)
+    is_more = told.persistent_bytes + told.ephemeral_bytes - known_bytes > least_bytes
+    return is_more or told.persistent_bytes - known.persistent_bytes > least_bytes
+
+
+def _with_known_memory(told: Measured, job: Job) -> Measured:
+    """What was seen of its memory before, if nobody can see it just now: a driver may not answer for a moment."""
+    before = job.measured
+    if told.persistent_bytes is not None or before is None:
+        return told
+    return replace(told, persistent_bytes=before.persistent_bytes, ephemeral_bytes=before.ephemeral_bytes)
+
+
+def interference_ratio(job: Job, beside: Collection[str]) -> float | None:
+    """Its rate beside these jobs as a part of its rate alone; None while one of the two is not measured."""
+    measured, alone = job.measured, job.alone
+    if measured is None or alone is None or not beside or set(measured.neighbours) != set(beside):
+        return None
+    ratio = measured.rate_hz / alone.rate_hz if alone.rate_hz else math.inf
+    return round(ratio, 4) if math.isfinite(ratio) else None
