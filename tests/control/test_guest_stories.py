@@ -16,7 +16,7 @@ from office import Office, Open, devices, kinds, request
 
 from weft.control.api.explain import event_in_words, why_live
 from weft.control.api.views import Views, nodes_json
-from weft.control.loop import dispatch as decisions
+from weft.control.loop import dispatch
 from weft.control.loop.inputs import Cancel, ChangePolicy, Hello, Hold, Measurement, Release, Report, StopAll, Tick
 from weft.control.loop.report_checks import measurement_of
 from weft.control.loop.reports import growth_of
@@ -447,7 +447,7 @@ def test_a_share_stage_that_fails_loses_nothing_that_was_decided(
     office: Open, failing: Word, caplog: pytest.LogCaptureFixture
 ) -> None:
     words: list[Word] = [failing]
-    caplog.set_level(logging.CRITICAL, logger=decisions.__name__)
+    caplog.set_level(logging.CRITICAL, logger=dispatch.__name__)
     control = office(1, hosting([]))
     control.new_policy = hosting(words)
     control.restart()
@@ -455,9 +455,9 @@ def test_a_share_stage_that_fails_loses_nothing_that_was_decided(
     control.instant(Hello("here", devices(1), control.boot_id))
     assert kinds(control.instant(request(gpu_mem_bytes=GIB), request(gpu_mem_bytes=GIB)).orders) == [("run", "1", 1)]
     assert control.control.policy_error.startswith("its share stage: ")
-    assert control.control.next_time(control.now) == control.now + decisions.ASK_AGAIN_S
+    assert control.control.next_time(control.now) == control.now + dispatch.ASK_AGAIN_S
     words.append(seated("2"))
-    assert kinds(control.wait(decisions.ASK_AGAIN_S)) == [("run", "2", 1)]
+    assert kinds(control.wait(dispatch.ASK_AGAIN_S)) == [("run", "2", 1)]
     assert control.control.policy_error == ""
     assert control.control.next_time(control.now) == math.inf
 
@@ -477,7 +477,7 @@ def test_a_policy_that_fails_keeps_nobody_on_a_seat_that_is_lost_and_is_asked_ag
     assert control.control.policy_error == "RuntimeError: broken"
     for _ in range(2):
         asked_s = control.control.next_time(control.now)
-        assert control.now < asked_s <= control.now + decisions.ASK_AGAIN_S
+        assert control.now < asked_s <= control.now + dispatch.ASK_AGAIN_S
         control.wait(asked_s - control.now)
     control.instant(ChangePolicy("fifo", POLICIES["fifo"]()))
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from weft import limits
 from weft.control.api.request_schemas import JobRequest
-from weft.control.loop import requests as wishes
+from weft.control.loop import requests
 from weft.control.loop.dispatch import run_order
 from weft.control.loop.inputs import Report
 from weft.control.loop.job_record import JobRecord
@@ -85,7 +85,7 @@ def test_the_kernel_accepts_what_is_admitted() -> None:
 
 
 def test_what_a_job_may_come_after_is_bounded(office: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wishes, "AWAITED", 50)
+    monkeypatch.setattr(requests, "AWAITED", 50)
     monkeypatch.setattr(limits, "ARRAY_BYTES", 20_000)
     made = office(1)
     made.submit(array="1-30")

@@ -374,7 +374,7 @@ def test_a_policy_that_fails_stops_nobody_and_what_happens_is_written(
     control.end("1")
     assert control.states() == {"1": "SUCCEEDED", "2": "PENDING"}
     control.check_disk()
-    assert [record.message for record in caplog.records] == ["the policy fails; nobody is started"]  # once, not again
+    assert [record.message for record in caplog.records] == ["the policy fails; no job is started"]  # once, not again
 
 
 def test_a_policy_can_be_changed_for_one_that_works(office: Open) -> None:

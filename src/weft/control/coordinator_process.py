@@ -56,7 +56,7 @@ class CoordinatorProcess:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def leave(self) -> None:
-        """Tell it to go, and see it gone."""
+        """Tell it to leave, and wait until it has."""
         self._is_leaving = True  # or the next look would start another
         holder = holder_of(self._home.node_lock)
         await self._link.leave()
@@ -67,7 +67,7 @@ class CoordinatorProcess:
             _kill(holder)
         if self._child is not None:
             if self._child.poll() is None and self._child.pid != holder:
-                self._child.kill()  # it had not yet got so far as to be told
+                self._child.kill()  # it had not connected yet
             await asyncio.to_thread(self._child.wait)
 
     def _is_starting(self) -> bool:
@@ -101,7 +101,7 @@ def reap_orphans(child: int) -> None:
 
 
 def _kill(pid: int) -> None:
-    """A coordinator. The number in the lock may be of one before it, and be anybody's by now: so look."""
+    """Kill a coordinator. The pid in the lock may be stale and reused by now, so the command line is checked."""
     with contextlib.suppress(OSError):
         if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)

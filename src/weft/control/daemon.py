@@ -40,7 +40,7 @@ from weft.system.runtime_dir import forget_run_folder
 
 BACKLOG = 512
 SWITCH_S = 0.001
-"""After so long a thread lets another one compute: what is asked of the daemon does not wait for a decision."""
+"""How long a thread computes before another may: requests do not wait for a decision."""
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 async def serve(
     home: Home, settings: Settings, filed: Settings, named: NamedPolicy, store: LogStore, has_node: bool
 ) -> None:
-    """Until the daemon is asked to leave. Jobs that run are left as they are. `filed` is what weft.toml alone says."""
+    """Run until asked to stop. Running jobs are left as they are. `filed` is what weft.toml alone says."""
     clock = Clock(store.last_mark())
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
     link = CoordinatorLink(
@@ -75,13 +75,13 @@ async def serve(
         loop.add_signal_handler(number, service.leaving.set)
     server = _web_server(service)
     connections = Connections(server, most_connections())
-    nodes, people = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
+    nodes, clients = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
     supervisor = Supervisor()
     service.watched += [
         supervisor.warnings,
         connections.warnings,
         nodes.warnings,
-        people.warnings,
+        clients.warnings,
         lambda: link.warnings,
     ]
     service.watched.append(care.warnings)
@@ -91,17 +91,17 @@ async def serve(
         "rest": lambda: _answer(server),
         "connections": connections.sweep,
         "node socket": lambda: nodes.run(link.admit),
-        "rest socket": lambda: people.run(connections.admit),
+        "rest socket": lambda: clients.run(connections.admit),
     }
     if supervision:
         lasting["supervision"] = supervision.run
     nodes.open()
-    people.open()  # what cannot be bound at the start ends it, with a message
+    clients.open()  # what cannot be bound at the start ends it, with a message
     tasks = {name: supervisor.start(name, work) for name, work in lasting.items()}
     log.info("pid %d, %s, policy %s", os.getpid(), home.root, named.label)
     await service.leaving.wait()
     await _end(tasks, "rest socket", "connections", "rest", *(["supervision"] if supervision else []))
-    people.close()
+    clients.close()
     leaving = [*([server.shutdown()] if server.started else []), *([supervision.leave()] if supervision else [])]
     for failed in await asyncio.gather(*leaving, return_exceptions=True):
         if failed is not None:
@@ -138,7 +138,7 @@ async def _end(tasks: dict[str, asyncio.Task[None]], *names: str) -> None:
 
 
 async def _answer(server: uvicorn.Server) -> None:
-    """Its connections are accepted by us (listener.py), so it has no sockets of its own."""
+    """Connections are accepted in listener.py, so the server has no sockets of its own."""
     server.should_exit = False
     await server.serve([])
 
@@ -164,7 +164,7 @@ def chosen_policy(store: LogStore, settings: Settings, filed: Settings, *, is_as
 
 
 class _AsTheyAre:
-    """Signals are ours: the web server's own handling of them is left out."""
+    """The daemon handles signals; the web server's own handling is left out."""
 
     def __enter__(self) -> None: ...
 
@@ -176,7 +176,7 @@ def _as_they_are() -> _AsTheyAre:
 
 
 def _listen(path: Path) -> socket.socket:
-    """A socket that is there once somebody listens, its owner's from the first instant on."""
+    """A socket that exists only once it listens, and is its owner's alone from the start."""
     draft = path.with_suffix(".new")
     clear_place(draft)
     listening = socket.socket(socket.AF_UNIX)
@@ -211,13 +211,13 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             try:
                 settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
                 if settings.devices:
-                    discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
+                    discover(settings.devices, load_nvml())  # wrong ones are refused here, where the user sees it
                 if settings.fence == "cgroup":
                     find_fences(settings.fence, home.root)
                 is_asked = bool(flags["policy"] or environ.get("WEFT_POLICY"))
                 named = chosen_policy(store, settings, filed, is_asked=is_asked)
                 sys.setswitchinterval(SWITCH_S)
-                os.chdir("/")  # the folder it was started in is nobody's business, and may go
+                os.chdir("/")  # the folder it was started in may be removed
                 asyncio.run(serve(home, settings, filed, named, store, has_node))
             finally:
                 store.close()

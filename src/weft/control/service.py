@@ -32,7 +32,7 @@ from weft.settings import Settings, load_settings
 from weft.system.units import parse_array
 
 PATIENCE_S = 60.0
-"""How long the end of those that were told to end is waited for, beyond their grace."""
+"""How long shutdown waits for stopping jobs to end, beyond their grace."""
 ROOT_WARNING = "it runs as root, and so does every job"
 RENDERERS = 4
 AS_SUBMITTED_NOW: dict[str, Any] = {
@@ -43,7 +43,7 @@ AS_SUBMITTED_NOW: dict[str, Any] = {
     "split": False,
     "tty": None,
 }
-"""It starts as soon as it can and nobody is attached to it: what it came after is over, and it has no input."""
+"""It starts as soon as it can, with no client attached: its dependencies are over, and it has no input."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class ReaderPool:
             async with self._settled:
                 return await _run(self._looking, partial(read, *arguments, **named))
 
-        # Who asked may give up; the look still ends before the writer goes on.
+        # The request may be cancelled; the look still ends before the writer goes on.
         return await asyncio.shield(asyncio.create_task(look()))
 
     async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -104,7 +104,7 @@ class Service:
         """What weft.toml said when weft started."""
         self._patience_s = patience_s
         self.watched: list[Callable[[], list[str]]] = []
-        """What else has warnings for people: tasks, connections, the coordinator."""
+        """Other sources of warnings: tasks, connections, the coordinator."""
         self._farewell: asyncio.Task[None] | None = None
         self._started_at = self.clock.peek()
 
@@ -123,7 +123,7 @@ class Service:
 
     @property
     def settled(self) -> asyncio.Condition:
-        """Whoever reads does it under this, and sees only what is on disk."""
+        """Readers hold this, and see only what is on disk."""
         return self._writer.changed
 
     async def ask(self, asked: Input) -> Any:
@@ -153,7 +153,7 @@ class Service:
         return {"ids": ended, "within_s": within_s}
 
     async def _leave_when_ended(self) -> None:
-        """Those that were told to end have some time for it; what then is left ends with the next start."""
+        """Stopping jobs have some time to end; those left over are stopped at the next start."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s), self.settled:
                 await self.settled.wait_for(lambda: not self.control.is_stopping)

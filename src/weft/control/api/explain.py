@@ -24,7 +24,7 @@ HOW = "if jobs take as long as the last of their name, or as the mean of those t
 MOST_AHEAD = 10
 MOST_DECIDED = 10
 MOST_FORECAST = 2_000
-"""With more live jobs than this, simulating them all would take longer than anybody waits for an answer."""
+"""With more live jobs than this, simulating them all would take longer than a user waits for an answer."""
 ENDING_S = 1.0
 """What is being ended is taken to be gone after this."""
 VERBS = {JobState.PENDING: "starts", JobState.PAUSED: "goes on", JobState.RUNNING: "has devices of its own"}
@@ -38,7 +38,7 @@ STOPPED = "stopped where it was (no step boundary came)"
 def why_live(
     control: ControlState, store: LogStore, views: Views, job_id: str, now: float, policy: Callable[[], Decider]
 ) -> Json:
-    """All but the estimate, of which it says how to make it: that takes a while, and nobody need wait meanwhile."""
+    """All but the estimate, which takes a while: instead, a function that makes it while the writer goes on."""
     position = views.position(control, job_id, now)
     ahead_count = (position or 1) - 1
     ahead = views.front(control, min(ahead_count, MOST_AHEAD), now)
@@ -83,7 +83,7 @@ def _job_ahead(control: ControlState, job: Job, now: float) -> Json:
 
 
 async def with_estimate(answer: Json) -> Json:
-    """The answer with its estimate made, and in words."""
+    """The answer with its estimate made, and as text."""
     if callable(answer["estimate"]):
         answer = {**answer, "estimate": await asyncio.to_thread(answer["estimate"])}
     return {**answer, "text": in_words(answer)}
@@ -162,7 +162,7 @@ def _forecast(
     def estimate() -> Json:
         try:
             in_s = starts_in_s(taken, like_it, now, job_id, expected.get, quotas)
-        except Exception as error:  # noqa: BLE001 - a policy may be anybody's
+        except Exception as error:  # noqa: BLE001 - a policy may be the user's own
             return _none(f"its policy fails: {type(error).__name__}: {error}")
         return _none(f"it never does, {HOW}") if in_s is None else {"starts_in_s": round(in_s, 1), "how": HOW}
 
@@ -242,7 +242,7 @@ def events(rows: Sequence[Mapping[str, Any]]) -> list[Json]:
 
 
 def event_in_words(kind: str, body: Json) -> str | None:
-    """One line of a job's history; None for what says nothing to people."""
+    """One line of a job's history; None for entries that are not shown."""
     if kind in DECIDED:
         return str(reason_of(body["reason"]))
     match kind:
@@ -302,7 +302,7 @@ def _report_in_words(body: Json) -> str:
 def _held_back_in_words(body: Json) -> str:
     match body["reason"]:
         case "resting":
-            return f"stands still: its holder was {100 * body['slowdown']:.0f} % slower beside it"
+            return f"throttled: slowed its holder by {100 * body['slowdown']:.0f} %"
         case "no room":
-            return "stands still: its memory does not fit beside its holder's any more"
+            return "throttled: its memory no longer fits beside its holder's"
     return "goes on"

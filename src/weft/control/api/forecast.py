@@ -43,7 +43,7 @@ def starts_in_s(
 
 
 class _UnknownError(Exception):
-    """Somebody before it runs for nobody knows how long, or too much happens until then."""
+    """A job before it has no expected end, or too much happens until then."""
 
 
 class _Forecast:

@@ -212,7 +212,7 @@ class JobRequest(Strict):
 
 
 def _named_after(command: list[str]) -> str:
-    """As people call it: python train.py is train.py."""
+    """The name of the script: python train.py is train.py."""
     words = [Path(word).name for word in command]
     script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), words[0])
     return "".join(letter for letter in script if letter.isprintable())[: limits.NAME_LETTERS] or "job"

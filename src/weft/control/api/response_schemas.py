@@ -83,7 +83,7 @@ class Job(BaseModel):
     loss: Loss | None = Field(description="the loss after which its present attempt began, or its next one will")
     guaranteed: bool = Field(description="whether it has a part of its tenant's quota now")
     guest: bool = Field(description="whether it computes on devices that it does not hold")
-    beside: list[str] = Field(description="who computes on its devices besides")
+    beside: list[str] = Field(description="the other jobs that compute on its devices")
     lane: int | None = Field(description="in which lane of its device it takes turns")
     interference_ratio: float | None = Field(description="its rate beside these jobs as a part of its rate alone")
     share: bool = Field(description="whether others may compute on its devices beside it")
@@ -197,16 +197,16 @@ class Why(BaseModel):
     state: JobState
     reason: str
     guest: bool = Field(description="whether it computes on devices that it does not hold")
-    beside: list[str] = Field(description="who computes on its devices besides")
+    beside: list[str] = Field(description="the other jobs that compute on its devices")
     loss: Loss | None = Field(description="the loss after which its present attempt began, or its next one will")
     rule: str
     ahead: list[Ahead]
     ahead_count: int
-    held_by: list[Ahead] = Field(description="who runs now")
+    held_by: list[Ahead] = Field(description="the jobs that run now")
     estimate: Estimate
     preemptions: list[Preemption]
     decisions: list[Decision] = Field(description="all that was decided about it, in order")
-    text: list[str] = Field(description="all of it in words")
+    text: list[str] = Field(description="all of it as text")
 
 
 class Happening(BaseModel):

@@ -22,7 +22,7 @@ from weft.home import Home
 
 Json = dict[str, Any]
 EXPLAINED = 20
-"""So many jobs at the front of the line are told what exactly they wait for; those behind them wait for these."""
+"""Only so many jobs at the front of the queue have an exact reason; those behind them wait for these."""
 
 
 @value
@@ -60,7 +60,7 @@ class JobView:
 
 
 class Views:
-    """What is asked for often is worked out once for each instant."""
+    """What is asked for often is computed once for each instant."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -185,7 +185,7 @@ class Views:
         return self._reasons[job_id]
 
     def beside(self, control: ControlState, job_id: str, now: float) -> list[str]:
-        """Who computes on its devices besides."""
+        """The other jobs that compute on its devices."""
         self._look(control, now)
         return self._neighbours.get(job_id, [])
 
@@ -214,14 +214,14 @@ class Views:
         try:
             reason = control.scheduler.reason(job_id, self._now)
             return "" if reason is None else in_words(reason)
-        except Exception as error:  # noqa: BLE001 - a policy may be anybody's
+        except Exception as error:  # noqa: BLE001 - a policy may be the user's own
             return f"its policy cannot say why: {type(error).__name__}: {error}"
 
     def _look(self, control: ControlState, now: float) -> None:
         if self._seen != (control, control.version):
             try:
                 self._positions = control.scheduler.positions(now)
-            except Exception:  # noqa: BLE001 - a policy may be anybody's; then it is by arrival
+            except Exception:  # noqa: BLE001 - a policy may be the user's own; then it is by arrival
                 waiting = [job for job in control.scheduler.ledger.jobs.values() if job.is_waiting]
                 self._positions = SortedPositions(waiting)
             self._reasons = {}
@@ -231,7 +231,7 @@ class Views:
 
 
 def nodes_json(control: ControlState, is_up: bool) -> list[Json]:
-    """The machines, with whose their devices are."""
+    """The machines, with the jobs on each device."""
     if not control.inventory.devices:
         return []
     holders: dict[str, list[JobRecord]] = {}
@@ -258,7 +258,7 @@ def nodes_json(control: ControlState, is_up: bool) -> list[Json]:
 
 
 def in_words(reason: Reason) -> str:
-    """With times as the clock on the wall shows them."""
+    """With times as wall-clock time."""
     if reason.code is Code.BEGINS_AT:
         at = datetime.fromtimestamp(float(reason.details[0])).astimezone()
         return f"begins at {at:%Y-%m-%d %H:%M:%S}"
@@ -314,6 +314,6 @@ def described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
 
 
 def memory_json(memory: Memory, request: Mapping[str, Any]) -> dict[str, int | None]:
-    """For everybody outside; null is what is not known."""
+    """Device memory as JSON; null is unknown."""
     measured = {name: size if memory.peak_bytes else None for name, size in memory.plain().items()}
     return {**measured, "limit_bytes": declared_bytes(request)}

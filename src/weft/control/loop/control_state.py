@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.control.loop import reports as words
-from weft.control.loop import requests as wishes
+from weft.control.loop import reports, requests
 from weft.control.loop.dispatch import all_orders, decide
 from weft.control.loop.inputs import (
     Cancel,
@@ -51,7 +50,7 @@ TIMED_OUT_CODE = 124  # as of timeout(1)
 
 @dataclass(frozen=True)
 class PastJobs:
-    """What the desk may ask of those that are not live any more."""
+    """Queries about jobs that are not live any more."""
 
     known: Callable[[str], Sequence[tuple[str, str]]]
     """The jobs that an id or an array's number stands for, ended ones too: each with its id and state."""
@@ -75,21 +74,21 @@ class ControlState:
     startup_s: float = 0.0
     """What is allowed an attempt from its launch to its first step."""
     is_closing: bool = False
-    """After `StopAll`: whoever waits goes on waiting, until the next start."""
+    """After `StopAll`: waiting jobs go on waiting, until the next start."""
     must_tell_all: bool = False
-    """The node may have forgotten everything."""
+    """The node may have forgotten everything: resend the full desired state."""
     settling: set[tuple[str, int]] = field(default_factory=set)
     """Attempts that had ended when the node last said hello, and how, it has yet to report; before that, all."""
     policy_error: str = ""
     wake_at: float = math.inf
     version: int = 0
-    """Rises with every instant: whoever waits for a change looks again."""
+    """Rises with every instant, so that views know when to look again."""
     out: Outcome = field(default_factory=Outcome)
     touched: dict[str, None] = field(default_factory=dict)
-    """Whose rows have to be written."""
+    """The jobs whose rows have to be written."""
 
     def handle(self, inputs: Sequence[Input], now: float) -> Outcome:
-        """All inputs of one instant, words of nodes first, then one decision."""
+        """All inputs of one instant, reports of nodes first, then one decision."""
         self.out = out = Outcome(answers=[None] * len(inputs))
         self.touched = {}
         for at in sorted(range(len(inputs)), key=lambda at: not isinstance(inputs[at], Report)):
@@ -99,7 +98,7 @@ class ControlState:
                 out.answers[at] = error
         self._watch_time(now)
         if not self.is_closing:
-            words.block(self, now)
+            reports.block(self, now)
             decide(self, now)
         hold_stopping(self, now)
         if self.must_tell_all:
@@ -132,7 +131,7 @@ class ControlState:
         return min([self.wake_at, *releases, *limits])
 
     def _limited(self, now: float) -> list[tuple[JobRecord, float]]:
-        """Who runs with a limit, and in how many seconds it will have reached that; a guest's time counts in part."""
+        """The running jobs with a limit, and the seconds until each reaches it; a guest's time counts in part."""
         running = [(self.records[job.id], job) for job in computing(self.scheduler.ledger)]
         return [
             (record, (record.limit_s - job.held_s(now)) / job.speed)
@@ -148,7 +147,7 @@ class ControlState:
 
     @property
     def is_stopping(self) -> bool:
-        """Somebody was told to end, and has not ended yet."""
+        """A job was told to end, and has not ended yet."""
         return bool(self.live_jobs.stopping)
 
     def job(self, job_id: str) -> Job:
@@ -161,7 +160,7 @@ class ControlState:
         return {job_id: rows[job_id]["state"] if job_id in rows else state for job_id, state in self.past.known(wanted)}
 
     def job_state(self, job_id: str) -> JobState:
-        """Of a live job, for people."""
+        """Of a live job, as users see it."""
         if self.job(job_id).is_computing:
             return JobState.RUNNING
         return JobState.PAUSED if self.records[job_id].is_alive else JobState.PENDING
@@ -181,21 +180,21 @@ class ControlState:
             self.touched[job_id] = None
 
 
-def tick(control: ControlState, word: Tick, now: float) -> None:
+def tick(control: ControlState, asked: Tick, now: float) -> None:
     """What has come due is looked at in every instant."""
 
 
 HANDLERS: dict[type, Callable[[ControlState, Any, float], Any]] = {
-    Submit: wishes.submit,
-    Cancel: wishes.cancel,
-    Hold: wishes.hold,
-    Pause: wishes.pause,
-    Release: wishes.release,
-    ChangePolicy: wishes.change_policy,
-    StopAll: wishes.stop_all,
-    Hello: words.hello,
-    Devices: words.devices,
-    Report: words.report,
+    Submit: requests.submit,
+    Cancel: requests.cancel,
+    Hold: requests.hold,
+    Pause: requests.pause,
+    Release: requests.release,
+    ChangePolicy: requests.change_policy,
+    StopAll: requests.stop_all,
+    Hello: reports.hello,
+    Devices: reports.devices,
+    Report: reports.report,
     Measurement: measured,
     Tick: tick,
 }

@@ -29,7 +29,7 @@ Order = dict[str, Any]
 
 
 def decide(control: ControlState, now: float) -> None:
-    """Who holds which devices, then who sits on them as a guest. All is decided before the first order is given."""
+    """Decide which jobs hold devices, then which sit on them as guests, before any order is given."""
     failed_before, control.policy_error = control.policy_error, ""
     commands: list[Command] = []
     try:
@@ -38,14 +38,14 @@ def decide(control: ControlState, now: float) -> None:
         control.policy_error = f"{type(error).__name__}: {error}"
         control.wake_at = min(control.wake_at, now + ASK_AGAIN_S)
         if control.policy_error != failed_before:
-            log.warning("the policy fails; nobody is started", exc_info=error)
-        commands += control.scheduler.ledger.take_stops()  # who has lost its seat is to leave it all the same
+            log.warning("the policy fails; no job is started", exc_info=error)
+        commands += control.scheduler.ledger.take_stops()  # a guest that has lost its seat must leave it all the same
     else:
         commands += _shared(control, now, failed_before)
     for command in commands:
         _carry_out(control, command, now)
     _make_room(control, {command.job_id for command in commands if isinstance(command, Start | Seat)})
-    control.out.orders.sort(key=_is_run)  # whoever leaves is told before those who come
+    control.out.orders.sort(key=_is_run)  # jobs that leave are told before jobs that start
 
 
 def _is_run(order: Order) -> bool:
@@ -65,7 +65,7 @@ def launch(control: ControlState, record: JobRecord, now: float) -> None:
 
 
 def all_orders(control: ControlState) -> list[Order]:
-    """What a node must do that knows of nothing: whoever is not named here is to go."""
+    """The full desired state, for a node that may know nothing: what is not named here is to end."""
     alive = [(record, control.job(record.id)) for record in control.live_jobs.alive_after()]
     stops = [stop_order(record, job.generation) for record, job in alive if record.ending]
     pauses = [
@@ -91,7 +91,7 @@ def _carry_out(control: ControlState, command: Command, now: float) -> None:
         case WakeAt(time_s):
             control.wake_at = time_s
         case Stop():
-            pass  # who cancels has seen to that
+            pass  # cancelling has already ordered it
         case Tell(job_id, reason):
             if job_id in control.records:
                 control.note(NOTED, job_id, {"job_id": job_id, "reason": plain_reason(reason)})
@@ -116,12 +116,12 @@ def _pause(control: ControlState, command: Preempt | Unseat) -> None:
     control.note(KIND_OF[type(command)], record.id, plain(command))
 
 
-def _make_room(control: ControlState, comers: set[str]) -> None:
-    """A job that its owner paused keeps its memory until others come to its devices: then it may have to go deeper.
+def _make_room(control: ControlState, incoming: set[str]) -> None:
+    """A job that its owner paused keeps its memory until others start on its devices: then it may have to pause deeper.
 
     A preempted job has made that room when it paused.
     """
-    if not comers:
+    if not incoming:
         return
     ordered = {order["job"] for order in control.out.orders if order["type"] == "pause"}
     for record in control.live_jobs.alive.values():
@@ -129,7 +129,7 @@ def _make_room(control: ControlState, comers: set[str]) -> None:
         if Code.PAUSED in job.held_for and not record.ending and record.id not in ordered:
             others = _others_on(control, record.id, job.last_allocation)
             ids = [one.id for one, _ in others]
-            if comers & set(ids):
+            if incoming & set(ids):
                 control.out.orders.append(pause_order(record, job.generation, _needed_bytes(others), ids))
 
 
@@ -148,7 +148,7 @@ def _run_on(control: ControlState, command: Start | Seat, place: Start | Seating
 
 
 def _others_on(control: ControlState, job_id: str, left: Allocation) -> list[tuple[JobRecord, int]]:
-    """Who computes from now on where this job did, those who come and those who stay; on how many of its devices."""
+    """The jobs that compute from now on where this one did, new and old; on how many of its devices."""
     others = [job for job in computing(control.scheduler.ledger) if job.id != job_id]
     counts = [(control.records[job.id], common(left, place_of(job).allocation)) for job in others]
     return [(record, count) for record, count in counts if count]
@@ -206,9 +206,9 @@ def run_order(
     }
 
 
-def pause_order(record: JobRecord, generation: int, needs_bytes: int | None, comers: Sequence[str] = ()) -> Order:
-    """To make room for those who come, who need so much memory in all; None if that is not known."""
-    return {**_about("pause", record, generation), "needs_bytes": needs_bytes, "comers": list(comers)}
+def pause_order(record: JobRecord, generation: int, needs_bytes: int | None, incoming: Sequence[str] = ()) -> Order:
+    """To make room for incoming jobs, which need so much memory in all; None if that is not known."""
+    return {**_about("pause", record, generation), "needs_bytes": needs_bytes, "comers": list(incoming)}
 
 
 def stop_order(record: JobRecord, generation: int) -> Order:

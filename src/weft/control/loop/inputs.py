@@ -74,7 +74,7 @@ class Devices:
 
 @value
 class Report:
-    """A word of a node about one attempt; it may come twice."""
+    """A report of a node about one attempt; it may come twice."""
 
     job_id: str
     attempt: int

@@ -43,7 +43,7 @@ class Inventory:
         ]
 
     def describe(self, ledger: Ledger) -> None:
-        """Tell the ledger what a log of before such things were counted does not say of its nodes."""
+        """Complete the ledger's nodes, of which a log of an older version does not say everything."""
         known = {node.name: node for node in self.nodes}
         for at, node in enumerate(ledger.nodes):
             told = known.get(node.name)
@@ -52,7 +52,7 @@ class Inventory:
                 ledger.version += 1
 
     def blocked_masks(self) -> dict[str, int]:
-        """The devices that are somebody else's, for each of the core's nodes."""
+        """The devices that other programs use, for each of the core's nodes."""
         return {
             name: sum(1 << bit for bit, device in enumerate(devices) if device.get("blocked_by"))
             for name, devices in self.by_node.items()
@@ -90,7 +90,7 @@ def inventory_of(plain: str | None) -> Inventory:
 
 
 def _unusual_ids(devices: Sequence[Device]) -> tuple[int, ...]:
-    """What its devices are called, if not 0, 1, …"""
+    """The indices of its devices, if not 0, 1, …"""
     ids = tuple(device["index"] for device in devices)
     return () if ids == tuple(range(len(ids))) else ids
 
@@ -115,7 +115,7 @@ def computing(ledger: Ledger) -> Iterator[Job]:
 
 
 def neighbours_by_job(ledger: Ledger) -> dict[str, list[str]]:
-    """Of each job that is not alone on its devices, the others there: who holds one first, then its guests."""
+    """Of each job that shares devices, the other jobs there: the holder first, then its guests."""
     held = holders(ledger) if ledger.seats.guests else {}
     found: dict[str, dict[str, None]] = {}
     for device, guests in ledger.seats.guests.items():

@@ -86,7 +86,7 @@ def sane(count: Any) -> int:
 
 @dataclass(slots=True)
 class JobRecord:
-    """Its one writer is the desk."""
+    """Its one writer is the control state."""
 
     id: str
     number: int

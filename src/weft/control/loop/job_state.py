@@ -28,7 +28,7 @@ MOST_LISTED = 20
 
 
 class JobState(StrEnum):
-    """As people see it."""
+    """As users see it."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -164,7 +164,7 @@ def hopeless(term: str, wanted: DependencyKind, job_id: str, state: JobState, st
 
 
 def hold_for(awaited: Awaited) -> Reason:
-    """In words, while it waits."""
+    """The reason to show while it waits."""
     by_outcome: dict[DependencyKind, list[str]] = {}
     for term, wanted in awaited.terms.items():
         if any(each == term or each.startswith(f"{term}_") for each in awaited.live):
@@ -176,6 +176,6 @@ def hold_for(awaited: Awaited) -> Reason:
 
 
 def _listed(ids: list[str]) -> str:
-    """For people: each job of an array may come after thousands."""
+    """Shortened: each job of an array may come after thousands."""
     more = len(ids) - MOST_LISTED
     return ", ".join(ids[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")

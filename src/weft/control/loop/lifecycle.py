@@ -36,7 +36,7 @@ def end(control: ControlState, record: JobRecord, ending: Ending, now: float) ->
 
 
 def hold_stopping(control: ControlState, now: float) -> None:
-    """Who is to end is not started again, if it was paused or has just been preempted."""
+    """A stopping job is not started again, if it was paused or has just been preempted."""
     for record in control.live_jobs.stopping.values():
         job = control.job(record.id)
         if not job.is_running and record.ending and Code.ENDING not in job.held_for:
@@ -102,26 +102,26 @@ def _tell_dependents(
 
 
 def never_began(control: ControlState, record: JobRecord, now: float) -> None:
-    """The order to run it never reached the node: that is nobody's loss."""
+    """The order to run it never reached the node: that is no loss."""
     attempt_gone(control, record, "lost", None, now)
     if control.job(record.id).is_computing:
         launch(control, record, now)
 
 
-def attempt_ended(control: ControlState, record: JobRecord, word: Report, now: float) -> None:
-    exit_code = word.body.get("exit_code")
-    record.note(word.body.get("progress") or {})
-    if word.what == "ended":  # it was over before anybody could say that it had begun
+def attempt_ended(control: ControlState, record: JobRecord, report: Report, now: float) -> None:
+    exit_code = report.body.get("exit_code")
+    record.note(report.body.get("progress") or {})
+    if report.what == "ended":  # it was over before its start was reported
         record.started_at = record.started_at or record.granted_at
-    attempt_gone(control, record, "lost" if word.what == "refused" else word.what, exit_code, now)
-    message, was_with_weft = str(word.body.get("message", "")), word.body.get("unseen") is True
-    ending = record.ending or ending_of(record, word.what, exit_code, message, was_with_weft=was_with_weft)
+    attempt_gone(control, record, "lost" if report.what == "refused" else report.what, exit_code, now)
+    message, was_with_weft = str(report.body.get("message", "")), report.body.get("unseen") is True
+    ending = record.ending or ending_of(record, report.what, exit_code, message, was_with_weft=was_with_weft)
     if ending.retry_in_s is None:
         end(control, record, ending, now)
     else:
-        record.failures += word.what == "ended"
-        step = int(word.body.get("checkpoint_step", 0))
-        if word.what == "lost":
+        record.failures += report.what == "ended"
+        step = int(report.body.get("checkpoint_step", 0))
+        if report.what == "lost":
             record.losses += 1
             record.loss = Loss(record.attempt, now, message, step)
             control.live_jobs.lost[record.id] = record

@@ -26,12 +26,12 @@ class LiveJobs:
         self.arrays: dict[int, dict[str, None]] = {}
         """Of each array, its live elements in order."""
         self.dependents: dict[str, set[int]] = {}
-        """Who comes after a job: numbers of jobs and arrays. Elements of an array share one set of what they await."""
+        """Of each job, the numbers of its dependent jobs and arrays. Elements of an array share what they await."""
         self.alive: dict[str, JobRecord] = {}
         """Jobs with an attempt on the node: few, however many wait."""
         self.backing_off: dict[str, JobRecord] = {}
         self.stopping: dict[str, JobRecord] = {}
-        """Who was told to end."""
+        """Jobs that were told to end."""
         self.lost: dict[str, JobRecord] = {}
         """Jobs of which an attempt was lost."""
         self.last_number = last_number
@@ -84,7 +84,7 @@ class LiveJobs:
                 record.awaits = awaited[record.number]
 
     def remove(self, record: JobRecord) -> None:
-        """Those who come after it are still to be told."""
+        """Its dependents have yet to be released."""
         del self.records[record.id]
         at = bisect_left(self._keys, record.key)
         del self._keys[at], self._in_order[at]

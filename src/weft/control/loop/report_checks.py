@@ -137,7 +137,7 @@ def _is_number(value: object) -> bool:
 
 
 def measurement_of(message: Mapping[str, Any]) -> Measurement | None:
-    """A node's word, if it makes sense; it comes from pages that a job may have written over."""
+    """What a node measured, if it is well-formed; it comes from pages that a job may have written over."""
     is_about_an_attempt = (
         isinstance(message.get("job"), str)
         and isinstance(message.get("attempt"), int)

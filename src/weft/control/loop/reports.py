@@ -26,25 +26,25 @@ GROWN_BYTES, GROWN = 1 << 20, 0.05
 """By so much at least: what a job allocates differs a little from step to step."""
 
 
-def hello(control: ControlState, word: Hello, now: float) -> None:
-    """It may have forgotten everything, and is told everything, with what this instant brings."""
+def hello(control: ControlState, message: Hello, now: float) -> None:
+    """Coordinator reconnected: resend the full desired state, with what this instant decides."""
     control.must_tell_all = True
-    if word.boot_id != control.boot_id:
-        control.out.settings.append(("boot id", word.boot_id))
+    if message.boot_id != control.boot_id:
+        control.out.settings.append(("boot id", message.boot_id))
         for record in control.live_jobs.alive_after() if control.boot_id else ():
-            if (record.id, record.attempt) not in word.attempts:
+            if (record.id, record.attempt) not in message.attempts:
                 report(control, Report(record.id, record.attempt, "lost", {"message": REBOOTED, "unseen": True}), now)
-        control.boot_id = word.boot_id
-    control.settling = {(one.id, one.attempt) for one in control.live_jobs.alive.values()} & word.ended
-    _set_inventory(control, Inventory(word.node, word.devices, word.cpus), now)
+        control.boot_id = message.boot_id
+    control.settling = {(one.id, one.attempt) for one in control.live_jobs.alive.values()} & message.ended
+    _set_inventory(control, Inventory(message.node, message.devices, message.cpus), now)
 
 
-def devices(control: ControlState, word: Devices, now: float) -> None:
-    _set_inventory(control, Inventory(control.inventory.machine, word.devices, control.inventory.cpus), now)
+def devices(control: ControlState, message: Devices, now: float) -> None:
+    _set_inventory(control, Inventory(control.inventory.machine, message.devices, control.inventory.cpus), now)
 
 
 def block(control: ControlState, now: float) -> None:
-    """Devices that somebody else uses are not for us, as soon as no job of ours is on them."""
+    """Devices that other programs use are not ours to give, as soon as no job of ours is on them."""
     devices = control.scheduler.ledger.devices
     for name, mask in control.inventory.blocked_masks().items():
         at = devices.index_of(name)
@@ -52,37 +52,37 @@ def block(control: ControlState, now: float) -> None:
             control.apply(DevicesBlocked(name, mask), now)
 
 
-def report(control: ControlState, word: Report, now: float) -> None:
-    record = control.records.get(word.job_id)
-    if record is None or not record.is_alive or record.attempt != word.attempt:
-        return  # late, or said twice
+def report(control: ControlState, message: Report, now: float) -> None:
+    record = control.records.get(message.job_id)
+    if record is None or not record.is_alive or record.attempt != message.attempt:
+        return  # reports from superseded attempts, and repeated ones, are ignored
     control.settling.discard((record.id, record.attempt))
-    body = {key: value for key, value in word.body.items() if key != "progress"}
-    control.note(REPORTED, record.id, {"what": word.what, "attempt": word.attempt, **body})
-    match word.what:
+    body = {key: value for key, value in message.body.items() if key != "progress"}
+    control.note(REPORTED, record.id, {"what": message.what, "attempt": message.attempt, **body})
+    match message.what:
         case "started":
-            record.pids = tuple(word.body.get("pids", ()))
+            record.pids = tuple(message.body.get("pids", ()))
             record.attempt_started_at = record.attempt_started_at or now
             record.started_at = record.started_at or now
             control.out.attempts[record.id, record.attempt] = record.attempt_row()
         case "paused":
-            _progress(control, record, int(word.body["step"]), now)
+            _progress(control, record, int(message.body["step"]), now)
         case "left" if record.ending is None:
-            _progress(control, record, int(word.body["step"]), now)
-            record.learn(word.body.get("progress") or {})
+            _progress(control, record, int(message.body["step"]), now)
+            record.learn(message.body.get("progress") or {})
             attempt_gone(control, record, "left", None, now)
             if control.job(record.id).is_computing:
                 launch(control, record, now)
-        case "lost" if word.body.get("never") and record.ending is None:
+        case "lost" if message.body.get("never") and record.ending is None:
             never_began(control, record, now)
         case "ended" | "lost" | "left" | "refused":
-            attempt_ended(control, record, word, now)
+            attempt_ended(control, record, message, now)
 
 
 def _set_inventory(control: ControlState, inventory: Inventory, now: float) -> None:
     before, control.inventory = control.inventory, inventory
     if not before.is_same_hardware(inventory):
-        control.must_tell_all = True  # who ran may have lost its devices, or have others now
+        control.must_tell_all = True  # running jobs may have lost their devices, or have others now
         control.touched |= {job.id: None for job in computing(control.scheduler.ledger)}
         for node in before.nodes:
             control.apply(NodeLost(node.name), now)
@@ -121,26 +121,26 @@ def first_step_of(control: ControlState, job_id: str, progress: Mapping[str, Any
     return Measurement(record.attempt, Stepped(job_id, job.generation)) if job.startup_left_s else None
 
 
-def measured(control: ControlState, word: Measurement, now: float) -> None:
+def measured(control: ControlState, message: Measurement, now: float) -> None:
     """Of the lease that the job computes under now; anything else comes too late to be of use."""
-    record = control.records.get(word.measured.job_id)
-    if record is None or not record.is_alive or record.ending or record.attempt != word.attempt:
+    record = control.records.get(message.measured.job_id)
+    if record is None or not record.is_alive or record.ending or record.attempt != message.attempt:
         return
     job = control.job(record.id)
-    if isinstance(word.measured, Stepped):
-        if job.startup_left_s and job.generation == word.measured.generation:
-            control.apply(word.measured, now)
+    if isinstance(message.measured, Stepped):
+        if job.startup_left_s and job.generation == message.measured.generation:
+            control.apply(message.measured, now)
         return
-    if not job.is_computing or job.generation != word.measured.generation:
+    if not job.is_computing or job.generation != message.measured.generation:
         return
-    if isinstance(word.measured, Measured):
-        control.apply(_with_known_memory(word.measured, job), now)
-    elif _is_news(word.measured, job):
-        control.apply(word.measured, now)
+    if isinstance(message.measured, Measured):
+        control.apply(_with_known_memory(message.measured, job), now)
+    elif _is_news(message.measured, job):
+        control.apply(message.measured, now)
 
 
 def _is_news(told: Grown, job: Job) -> bool:
-    """In all, or of what lasts, which in a lane counts for more. Of who was never measured what it declared counts."""
+    """More in all, or persistently, which in a lane counts for more. Of a job never measured its declaration counts."""
     known = job.memory if job.measured and job.generation == told.generation else None
     if known is None:
         return False
@@ -151,7 +151,7 @@ def _is_news(told: Grown, job: Job) -> bool:
 
 
 def _with_known_memory(told: Measured, job: Job) -> Measured:
-    """What was seen of its memory before, if nobody can see it just now: a driver may not answer for a moment."""
+    """Keep the last known memory if none is measured now: a driver may fail to answer for a moment."""
     before = job.measured
     if told.persistent_bytes is not None or before is None:
         return told

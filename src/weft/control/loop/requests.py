@@ -209,7 +209,7 @@ def being_ended(job_id: str) -> ConflictError:
 
 
 def check_fits(request: Mapping[str, Any], inventory: Inventory, quotas: Mapping[str, int]) -> None:
-    """Refuse what could never start here. Before a node has come, nobody knows, and the job waits for it."""
+    """Refuse what could never start here. Before a node has connected that is unknown, and the job waits."""
     gpus, wanted = request["gpus"], request.get("types")
     if request["class"] == "guaranteed" and gpus > quotas.get(request["tenant"], 0 if quotas else gpus):
         quota = quotas.get(request["tenant"], 0)

@@ -31,7 +31,7 @@ RETRY_S = 1.0
 DROP_EVERY_S = 3_600.0
 """Between two looks for what is older than `log_days`: they go through much of the log."""
 MOST_AT_ONCE = 512
-"""Inputs of one instant; more wait for the next, so that nobody's answer waits for everybody's work."""
+"""Inputs of one instant; more wait for the next, so that one answer does not wait for all the work there is."""
 STEP = 2_000
 """New jobs after which what lives is frozen again. Whatever else lives then is frozen too: that is little."""
 
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class LeavingError(WeftError):
-    """The daemon goes; whether what was asked for has happened is to be seen when it is there again."""
+    """The daemon is stopping; whether the request took effect is seen after the next start."""
 
     def __init__(self) -> None:
         super().__init__("weft is going down", "weft up starts it again")
@@ -73,7 +73,7 @@ class Writer:
         self.trouble = ""
         """Why nothing can be written just now."""
         self.changed = asyncio.Condition()
-        """Held from the first word of an instant until it is on disk: who looks under it sees nothing that is not."""
+        """Held from the start of an instant until it is on disk: a reader that holds it sees nothing else."""
         self._store = store
         self._send = send
         self._snapshot_rows = snapshot_rows
@@ -88,7 +88,7 @@ class Writer:
         """Decides and writes, while the event loop answers requests."""
 
     async def ask(self, asked: Input) -> Any:
-        """Put something before the desk; its answer, once that is on disk. Errors are raised."""
+        """Handle an input; its answer, once that is on disk. Errors are raised."""
         if self._is_over:
             raise LeavingError
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -96,7 +96,7 @@ class Writer:
         return await answer
 
     async def run(self) -> None:
-        """For ever. Whatever ends it, nobody is left waiting."""
+        """Run for ever. Whatever ends it, every waiting request is answered."""
         waiting: Waiting = []
         self._thread = ThreadPoolExecutor(1, "writer")
         try:
@@ -178,7 +178,7 @@ class Writer:
             await self.snapshot(seq, now)
 
     async def _aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """In the writer's thread. The desk is that thread's while `changed` is held here."""
+        """Run in the writer's thread, which owns the control state while `changed` is held here."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, **named))
 
     def _settle(self, inputs: Sequence[Input], now: float) -> tuple[Outcome, int]:

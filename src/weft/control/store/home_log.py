@@ -46,7 +46,7 @@ def open_log(home: Home) -> LogStore:
 
 
 class OpenLog:
-    """Sees that the files that are open are those that the next start will find, and keeps the watermark."""
+    """Checks that the open files are those that the next start will find, and keeps the watermark."""
 
     def __init__(self, home: Home, store: LogStore) -> None:
         self._home = home
@@ -68,7 +68,7 @@ class OpenLog:
         return f"{' and '.join(gone)} was removed or replaced while weft runs" if gone else ""
 
     def check(self) -> None:
-        """Before each commit: what goes to a file without a name is gone at the next start, so nothing is accepted."""
+        """Before each commit: what is written to a file without a name is lost at the next start."""
         if not (trouble := self.trouble):
             return
         kept = self._rescue()
@@ -116,7 +116,7 @@ def read_problems(home: Home) -> list[str]:
 def folded(
     home: Home, store: LogStore, policy: Decider, quotas: Mapping[str, int], startup_s: float = 0.0
 ) -> ControlState:
-    """The desk that a log makes; DamageError, with the rows that are at fault, if it makes none."""
+    """The control state that a log gives; DamageError, with the rows at fault, if it gives none."""
     try:
         control = load_control_state(store, policy, quotas, startup_s)
     except StoreError:

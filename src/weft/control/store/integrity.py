@@ -153,7 +153,7 @@ def _is_empty(database: Path) -> bool:
 
 
 def _check_schema(db: sqlite3.Connection) -> None:
-    """The tables and indexes that a log of its version has, word by word; others may be there besides."""
+    """The tables and indexes that a log of its version has, statement by statement; others may exist besides."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > len(scripts()):
         problem = f"the log is of version {version}, and this weft knows {len(scripts())}"

@@ -243,10 +243,10 @@ def _committed(wal: bytes, page_bytes: int) -> dict[int, bytes]:
 
 def _sums(content: bytes, before: tuple[int, int], order: str) -> tuple[int, int]:
     one, other = before
-    words = struct.unpack(f"{order}{len(content) // 4}I", content)
-    for at in range(0, len(words), 2):
-        one = (one + words[at] + other) & 0xFFFFFFFF
-        other = (other + words[at + 1] + one) & 0xFFFFFFFF
+    integers = struct.unpack(f"{order}{len(content) // 4}I", content)
+    for at in range(0, len(integers), 2):
+        one = (one + integers[at] + other) & 0xFFFFFFFF
+        other = (other + integers[at + 1] + one) & 0xFFFFFFFF
     return one, other
 
 
