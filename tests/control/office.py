@@ -12,8 +12,20 @@ from typing import Any
 from weft.control.api.request_schemas import JobRequest
 from weft.control.clock import Mark
 from weft.control.loop.control_state import ControlState
-from weft.control.loop.dispatch import Order
-from weft.control.loop.inputs import Cancel, Devices, Hello, Hold, Input, Outcome, Release, Report, Submit, Tick
+from weft.control.loop.inputs import (
+    AttemptReport,
+    Cancel,
+    Hold,
+    Input,
+    NodeConnected,
+    NodeDevices,
+    Outcome,
+    PendingRun,
+    Release,
+    Submit,
+    Tick,
+)
+from weft.control.loop.inputs import Order as SentOrder
 from weft.control.loop.job_record import FIRST, JobRecord
 from weft.control.loop.writer import Counts
 from weft.control.store.log_store import Batch, LogStore
@@ -21,6 +33,10 @@ from weft.control.store.replay import load_control_state
 from weft.core.snapshot import SnapshotTexts, snapshot
 from weft.core.view import Decider
 from weft.policies.loader import policies_asked
+from weft.protocol import Synced, plain
+
+Order = dict[str, Any]
+"""As the node reads it."""
 
 BEGIN = 1_700_000_000.0
 MACHINE = "here"
@@ -83,7 +99,7 @@ class Node:
     def __init__(self) -> None:
         self.attempts: dict[str, Attempt] = {}
         self.last_attempt: dict[str, int] = {}
-        self.reports: list[Report] = []
+        self.reports: list[AttemptReport] = []
         self.named: set[str] | None = None
         """After a hello: whom orders have named since."""
         self.leaves = False
@@ -152,13 +168,13 @@ class Node:
                 self.end(job_id, exit_code=143)
         elif number > self.last_attempt.get(job_id, 0):  # else it is over, and has been reported
             self.last_attempt[job_id] = number
-            self.reports.append(Report(job_id, number, "lost", {"message": "nothing of it is on this node"}))
+            self.reports.append(AttemptReport(job_id, number, "lost", {"message": "nothing of it is on this node"}))
 
     def gone(self, job_id: str) -> Attempt:
         return self.attempts.pop(job_id)
 
     def say(self, job_id: str, what: str, **body: Any) -> None:
-        self.reports.append(Report(job_id, self.attempts[job_id].number, what, body))
+        self.reports.append(AttemptReport(job_id, self.attempts[job_id].number, what, body))
 
     def end(self, job_id: str, exit_code: int = 0, message: str = "") -> None:
         self.say(job_id, "ended", exit_code=exit_code, message=message)
@@ -198,7 +214,8 @@ class Office:
         self.now += after_s
         outcome = self.control.handle(inputs, self.now)
         self.last_seq = self.store.commit(batch_of(outcome, self.now))
-        self.node.take(outcome.orders)
+        outcome.orders = [on_the_wire(order) for order in outcome.orders]  # type: ignore[misc]
+        self.node.take(outcome.orders)  # type: ignore[arg-type]
         return outcome
 
     def ask(self, wish: Input, after_s: float = 1.0) -> Any:
@@ -209,7 +226,7 @@ class Office:
 
     def hello(self, found: list[dict[str, Any]]) -> Outcome:
         self.node.hello()
-        return self.instant(Hello(MACHINE, found, self.boot_id))
+        return self.instant(NodeConnected(MACHINE, found, self.boot_id))
 
     def reboot(self, found: list[dict[str, Any]]) -> Outcome:
         """The machine is started anew: of what ran there is nothing left."""
@@ -257,7 +274,7 @@ class Office:
         return orders + self.hear(0.0)
 
     def tell_devices(self, found: list[dict[str, Any]]) -> Outcome:
-        return self.instant(Devices(found))
+        return self.instant(NodeDevices(found))
 
     def restart(self) -> None:
         self.control = self.loaded()
@@ -339,6 +356,13 @@ def _lasting(record: JobRecord) -> dict[str, Any]:
         for name in ("devices", "lane_base", "lane_weight", "granted_at", "attempt_started_at"):
             del ours[name]  # of the attempt before, which nobody asks for
     return {**ours, "request": json.loads(json.dumps(record.request))}
+
+
+def on_the_wire(order: SentOrder) -> Order:
+    """An order as the node reads it, but for what is put in when it is sent: of that, the number of its environment."""
+    if isinstance(order, PendingRun):
+        return {**plain(order.run), "environment": order.environment}
+    return {"type": "synced"} if isinstance(order, Synced) else plain(order)
 
 
 def kinds(orders: Iterable[Order]) -> list[tuple[str, str, int]]:

@@ -15,8 +15,7 @@ import uvicorn
 
 from weft.control.api.app import make_app
 from weft.control.clock import Clock
-from weft.control.coordinator_link import CoordinatorLink
-from weft.control.loop.dispatch import Order
+from weft.control.coordinator_session import CoordinatorSession
 from weft.control.loop.inputs import Input
 from weft.control.loop.writer import Writer
 from weft.control.service import Service
@@ -24,6 +23,7 @@ from weft.control.store.log_store import LogStore
 from weft.control.store.replay import load_control_state
 from weft.home import Home
 from weft.policies.loader import policies_asked
+from weft.protocol import plain
 from weft.settings import Settings
 
 
@@ -32,7 +32,7 @@ class Served:
         self._folder = folder
         self._policy = policy
         self._ready = threading.Event()
-        self.sent: list[Order] = []
+        self.sent: list[dict[str, Any]] = []
         self.port = 0
         self._thread = threading.Thread(target=self._live)
 
@@ -46,17 +46,16 @@ class Served:
         store = self._store = LogStore(home.database)
         store._db.execute("PRAGMA synchronous = OFF")
         named = policies_asked(self._policy)[0]
-        link = CoordinatorLink(store.environment, {})
-        link.send = lambda orders: self.sent.extend(map(link._filled, orders))  # type: ignore[method-assign, assignment]
+        session = CoordinatorSession(store.environment, {})
         self.writer = Writer(
             store,
             Clock(),
             lambda: load_control_state(store, named.build(), {}),
-            lambda orders: link.send(orders),
+            lambda orders: self.sent.extend(plain(session.completed(order)) for order in orders),
             30.0,
             5_000,
         )
-        self.service = Service(home, store, self.writer, link, named, Settings())
+        self.service = Service(home, store, self.writer, session.link, named, Settings())
         config = uvicorn.Config(make_app(self.service), port=0, log_config=None, access_log=False, lifespan="off")
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

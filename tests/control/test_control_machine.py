@@ -16,17 +16,17 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from office import MACHINE, Node, Office, devices, request
 
 from weft.control.loop.inputs import (
+    AttemptReport,
     Cancel,
     ChangePolicy,
-    Devices,
-    Hello,
     Hold,
     Input,
     Measurement,
+    NodeConnected,
+    NodeDevices,
     Outcome,
     Pause,
     Release,
-    Report,
     StopAll,
     Submit,
     Tick,
@@ -68,7 +68,7 @@ class AnythingAtADesk(RuleBasedStateMachine):
         self._folder = tempfile.TemporaryDirectory()
         self.office = Office(Path(self._folder.name), policy)
         self.submitted: set[str] = set()
-        self.said: list[Report] = []
+        self.said: list[AttemptReport] = []
         self.asked_again: list[tuple[Submit, Any]] = []
         self.endings: dict[str, Ending] = {}
 
@@ -76,7 +76,7 @@ class AnythingAtADesk(RuleBasedStateMachine):
 
     def instant(self, pause_s: float, *inputs: Input) -> Outcome:
         outcome = self.office.instant(*inputs, after_s=pause_s)
-        self.said += [word for word in inputs if isinstance(word, Report)]
+        self.said += [word for word in inputs if isinstance(word, AttemptReport)]
         for wish, answer in zip(inputs, outcome.answers, strict=True):
             if isinstance(answer, WeftError):
                 assert isinstance(answer, InputError), answer
@@ -192,7 +192,7 @@ class AnythingAtADesk(RuleBasedStateMachine):
     def say_hello(self, count: int, pause_s: float) -> None:
         """What it had to say it says again afterwards."""
         self.office.node.hello()
-        self.instant(pause_s, Hello(MACHINE, devices(count), self.office.boot_id))
+        self.instant(pause_s, NodeConnected(MACHINE, devices(count), self.office.boot_id))
 
     @rule(count=st.sampled_from((3, 3, 4)), pause_s=PAUSES_S)
     def the_machine_is_started_anew(self, count: int, pause_s: float) -> None:
@@ -206,7 +206,7 @@ class AnythingAtADesk(RuleBasedStateMachine):
         found = devices(len(self.office.control.inventory.devices))
         for device in found:
             device["blocked_by"] = "process 4711" if device["index"] in blocked else None
-        self.instant(pause_s, Devices(found))
+        self.instant(pause_s, NodeDevices(found))
 
     @precondition(lambda self: self.office.node.reports)
     @rule(count=st.integers(1, 4), pause_s=PAUSES_S, is_repeated=st.booleans())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from office import Open, devices, kinds, request
 
-from weft.control.loop.inputs import Cancel, Release, Report, StopAll
+from weft.control.loop.inputs import AttemptReport, Cancel, Release, StopAll
 from weft.control.loop.job_state import MOST_LOSSES
 from weft.control.loop.requests import ConflictError, NotFoundError
 from weft.core.errors import InputError
@@ -449,7 +449,9 @@ def test_a_late_word_about_a_job_that_is_over_changes_nothing(office: Open) -> N
     control.submit()
     control.end("1")
     before = control.row("1")
-    outcome = control.instant(Report("1", 1, "ended", {"exit_code": 1}), Report("99", 1, "started", {"pids": []}))
+    outcome = control.instant(
+        AttemptReport("1", 1, "ended", {"exit_code": 1}), AttemptReport("99", 1, "started", {"pids": []})
+    )
     assert (outcome.facts, outcome.orders) == ([], [])
     assert control.row("1") == before
 

@@ -16,9 +16,19 @@ from office import Office, Open, devices, kinds, request
 
 from weft.control.api.explain import event_in_words, why_live
 from weft.control.api.views import Views, nodes_json
+from weft.control.coordinator_session import measurement_of
 from weft.control.loop import dispatch
-from weft.control.loop.inputs import Cancel, ChangePolicy, Hello, Hold, Measurement, Release, Report, StopAll, Tick
-from weft.control.loop.report_checks import measurement_of
+from weft.control.loop.inputs import (
+    AttemptReport,
+    Cancel,
+    ChangePolicy,
+    Hold,
+    Measurement,
+    NodeConnected,
+    Release,
+    StopAll,
+    Tick,
+)
 from weft.control.loop.reports import growth_of
 from weft.control.loop.writer import Counts
 from weft.core.commands import Seating
@@ -30,6 +40,7 @@ from weft.core.sharing import Note, Offer, Sharing
 from weft.core.values import JobSpec
 from weft.home import Home
 from weft.policies.registry import POLICIES
+from weft.protocol import MeasuredRate, ProtocolError, from_coordinator
 
 GIB = 1 << 30
 FREELY = {"guest": False, "throttled": False, "lane": 0, "base": 0, "weight": 1}
@@ -96,7 +107,7 @@ def test_who_is_unseated_is_paused_beside_those_who_stay_and_was_not_preempted(o
     words.append(unseated("2"))
     (order,) = control.instant(Tick()).orders
     assert (order["type"], order["job"], order["generation"]) == ("pause", "2", 1)
-    assert (order["needs_bytes"], order["comers"]) == (2 * GIB, ["1"])
+    assert (order["needs_bytes"], order["incoming"]) == (2 * GIB, ["1"])
     control.hear()
     assert control.states() == {"1": "RUNNING", "2": "PAUSED"}
     row = control.row("2")
@@ -122,7 +133,7 @@ def test_who_is_paused_for_a_guest_makes_room_for_it(office: Open) -> None:
     words.append(seated("3"))
     pause, *runs = control.instant(Tick(), after_s=10.0).orders
     assert kinds(runs) == [("run", "2", 1), ("run", "3", 1)]
-    assert (pause["job"], pause["needs_bytes"], pause["comers"]) == ("1", 3 * GIB, ["2", "3"])
+    assert (pause["job"], pause["needs_bytes"], pause["incoming"]) == ("1", 3 * GIB, ["2", "3"])
 
 
 def test_who_is_preempted_may_stay_as_a_guest(office: Open) -> None:
@@ -165,7 +176,7 @@ def test_a_guest_whose_seat_the_next_holder_needs_leaves(office: Open) -> None:
     assert (shown(control, "3")["guest"], shown(control, "3")["beside"]) == (True, [])
     orders = control.end("1")
     assert kinds(orders) == [("pause", "3", 1), ("run", "2", 1)]
-    assert (orders[0]["needs_bytes"], orders[0]["comers"]) == (None, ["2"])
+    assert (orders[0]["needs_bytes"], orders[0]["incoming"]) == (None, ["2"])
     control.hear()
     assert control.states() == {"1": "SUCCEEDED", "2": "RUNNING", "3": "PAUSED"}
     assert "its seat is needed by 2, which was granted the device" in told(control, "3")
@@ -285,7 +296,7 @@ def test_one_that_left_when_it_had_a_seat_again_goes_on_at_once(office: Open) ->
 def test_an_order_to_sit_that_never_reached_the_node_is_given_again(office: Open) -> None:
     control, _ = packed(office)
     control.node.gone("2")
-    outcome = control.instant(Report("2", 1, "lost", {"never": True, "message": "nothing of it is here"}))
+    outcome = control.instant(AttemptReport("2", 1, "lost", {"never": True, "message": "nothing of it is here"}))
     assert kinds(outcome.orders) == [("run", "2", 2)]
     assert outcome.orders[0]["seat"]["guest"]
 
@@ -351,8 +362,18 @@ def test_what_was_measured_of_a_lease_that_is_over_is_dropped(office: Open, late
 def test_what_makes_no_sense_was_not_measured(odd: dict[str, Any]) -> None:
     said = {"type": "measured", "job": "1", "attempt": 1, "generation": 2, "rate_hz": 4, "utilisation": 0.5}
     said |= {"persistent_bytes": 10, "ephemeral_bytes": 20, "neighbours": ["3", "2"]}
-    assert measurement_of(said) == Measurement(1, Measured("1", 2, 4.0, 0.5, 10, 20, ("2", "3")))
-    assert measurement_of({**said, **odd}) is None
+    assert measured_by(said) == Measurement(1, Measured("1", 2, 4.0, 0.5, 10, 20, ("2", "3")))
+    assert measured_by({**said, **odd}) is None
+
+
+def measured_by(said: dict[str, Any]) -> Measurement | None:
+    """What the daemon makes of a message."""
+    try:
+        message = from_coordinator(said)
+    except ProtocolError:
+        return None
+    assert isinstance(message, MeasuredRate)
+    return measurement_of(message)
 
 
 MIB = 1 << 20
@@ -418,8 +439,8 @@ def test_memory_that_is_not_seen_for_once_is_as_it_was_seen_before(office: Open)
 def test_memory_that_a_node_cannot_see_is_as_declared() -> None:
     said = {"type": "measured", "job": "1", "attempt": 1, "generation": 2, "rate_hz": 4, "utilisation": 0.5}
     unseen = {"persistent_bytes": None, "ephemeral_bytes": None}
-    told = measurement_of({**said, **unseen})
-    assert told == measurement_of(said) == Measurement(1, Measured("1", 2, 4.0, 0.5, None, None))
+    told = measured_by({**said, **unseen})
+    assert told == measured_by(said) == Measurement(1, Measured("1", 2, 4.0, 0.5, None, None))
     job = Job(JobSpec("1", 2, memory_bytes=20), 1, 0.0, 1.0)
     job.measured = told.measured if told else None
     assert job.memory == Memory(10, 0)
@@ -452,7 +473,7 @@ def test_a_share_stage_that_fails_loses_nothing_that_was_decided(
     control.new_policy = hosting(words)
     control.restart()
     words.insert(0, Sharing())
-    control.instant(Hello("here", devices(1), control.boot_id))
+    control.instant(NodeConnected("here", devices(1), control.boot_id))
     assert kinds(control.instant(request(gpu_mem_bytes=GIB), request(gpu_mem_bytes=GIB)).orders) == [("run", "1", 1)]
     assert control.control.policy_error.startswith("its share stage: ")
     assert control.control.next_time(control.now) == control.now + dispatch.ASK_AGAIN_S
@@ -520,14 +541,14 @@ def test_that_a_guest_stands_still_and_why_is_told_and_changes_nothing(office: O
     control, _ = packed(office)
     before = control.states()
     for reason, slowdown in (("resting", 0.042), ("sharing", None), ("no room", None)):
-        report = Report("2", 1, "held-back", {"reason": reason, "slowdown": slowdown})
+        report = AttemptReport("2", 1, "held-back", {"reason": reason, "slowdown": slowdown})
         assert control.instant(report).orders == []
-    control.instant(Report("2", 7, "held-back", {"reason": "resting", "slowdown": 0.5}))
+    control.instant(AttemptReport("2", 7, "held-back", {"reason": "resting", "slowdown": 0.5}))
     assert control.states() == before
     decided = [
-        "stands still: its holder was 4 % slower beside it",
+        "throttled: slowed its holder by 4 %",
         "goes on",
-        "stands still: its memory does not fit beside its holder's any more",
+        "throttled: its memory no longer fits beside its holder's",
     ]
     rows = [row for row in control.store.all("log_of_job", "2") if row["kind"] == "Reported"]
     assert [event_in_words("Reported", json.loads(row["body"])) for row in rows][-3:] == decided

@@ -15,17 +15,19 @@ import pytest
 from office import MACHINE, devices, request
 
 from weft.control import coordinator_link as links
+from weft.control import coordinator_session as sessions
 from weft.control.api.listener import Listener
 from weft.control.clock import Clock
-from weft.control.coordinator_link import PROTOCOL, CoordinatorLink
+from weft.control.coordinator_session import CoordinatorSession
 from weft.control.daemon import _listen as listening_socket
 from weft.control.loop import control_state as control_states
 from weft.control.loop import writer as writers
-from weft.control.loop.inputs import Cancel, Report
+from weft.control.loop.inputs import AttemptReport, Cancel
 from weft.control.loop.writer import Writer
 from weft.control.store.log_store import LogStore
 from weft.control.store.replay import load_control_state
 from weft.policies.registry import POLICIES
+from weft.protocol import VERSION
 
 GRACES = {"stop_grace_s": 5.0, "pause_grace_s": 10.0}
 Message = dict[str, Any]
@@ -40,7 +42,7 @@ class Line:
     def say(self, **message: Any) -> None:
         self.writer.write(json.dumps(message).encode() + b"\n")
 
-    def hello(self, protocol: int = PROTOCOL) -> None:
+    def hello(self, protocol: int = VERSION) -> None:
         self.say(type="hello", protocol=protocol, node=MACHINE, boot_id="b", pid=7, devices=devices(1), attempts=[])
 
     def report(self, serial: int, what: str, **body: Any) -> None:
@@ -65,16 +67,17 @@ class Post:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "node.sock"
         self.store = LogStore(folder / "weft.db")
-        self.link = CoordinatorLink(self.store.environment, GRACES, strict_memory=True)
+        self.session = CoordinatorSession(self.store.environment, GRACES, strict_memory=True)
+        self.link = self.session.link
         self.writer = Writer(
             self.store,
             Clock(),
             lambda: load_control_state(self.store, POLICIES["fifo"](), {}),
-            self.link.send,
+            self.session.send,
             30.0,
             5_000,
         )
-        self.link.join(self.writer)
+        self.session.join(self.writer)
         self.lines: list[Line] = []
 
     async def call(self) -> Line:
@@ -219,9 +222,18 @@ def test_who_says_hello_last_is_the_coordinator(folder: Path) -> None:
 def test_another_protocol_is_not_spoken_with(folder: Path) -> None:
     async def story(post: Post) -> None:
         line = await post.call()
-        line.hello(protocol=PROTOCOL + 1)
+        line.hello(protocol=VERSION + 1)
+        refused = await line.hear()
+        assert (refused["type"], refused["protocol"]) == ("refused", VERSION)
+        assert f"speaks version {VERSION + 1} of the protocol, this daemon version {VERSION}" in refused["message"]
+        assert "weft down, then weft up" in refused["message"]
         assert await line.reader.read() == b""
         assert not post.link.is_up
+        assert post.session.warnings() == [refused["message"]]
+        again = await post.call()
+        again.hello()
+        await again.hear_until("synced")
+        assert post.session.warnings() == []
 
     run(folder, story)
 
@@ -327,7 +339,7 @@ def test_without_a_coordinator_nothing_is_sent_and_nobody_waits(folder: Path) ->
         await line.hear_until("synced")
         line.writer.close()
         assert (await post.writer.ask(request()))["id"] == "1"
-        await post.link.leave()
+        await post.session.leave()
 
     run(folder, story)
 
@@ -371,7 +383,7 @@ def test_a_poisoned_order_among_all_that_are_sent_anew_fails_its_own_job(folder:
 def test_an_environment_that_cannot_be_read_for_a_while_is_asked_for_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr(sessions, "TRY_AGAIN_S", 0.0)
     fails = [sqlite3.OperationalError("disk I/O error")] * 2
 
     async def story(post: Post) -> None:
@@ -380,7 +392,7 @@ def test_an_environment_that_cannot_be_read_for_a_while_is_asked_for_again(
                 raise fails.pop()
             return post.store.environment(number)
 
-        post.link._environment = environment
+        post.session._environment = environment
         await post.writer.ask(request())
         for expected in (b"", b"", b"run"):
             line = await post.call()
@@ -420,14 +432,14 @@ def test_the_coordinators_lines_that_are_no_messages_are_skipped(folder: Path, m
 def test_a_report_that_breaks_the_desk_loses_its_job_and_is_not_repeated(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = control_states.HANDLERS[Report]
+    take = control_states.HANDLERS[AttemptReport]
 
-    def broken(control: Any, report: Report, now: float) -> None:
+    def broken(control: Any, report: AttemptReport, now: float) -> None:
         if report.what == "ended":
             raise IndexError("a fault of ours")
         take(control, report, now)
 
-    monkeypatch.setitem(control_states.HANDLERS, Report, broken)
+    monkeypatch.setitem(control_states.HANDLERS, AttemptReport, broken)
 
     async def story(post: Post) -> None:
         await post.writer.ask(request(requeue=False))

@@ -11,7 +11,7 @@ from office import Office, Open
 
 from weft.control.api.explain import in_words, preemptions
 from weft.control.api.views import Views, memory_json, nodes_json
-from weft.control.loop.inputs import Report, Tick
+from weft.control.loop.inputs import AttemptReport, Tick
 from weft.control.loop.job_record import NOT_MEASURED, Memory, memory_of
 from weft.control.store.log_schema import scripts, upgrade
 from weft.control.store.log_store import LogStore
@@ -63,7 +63,7 @@ def test_it_is_known_while_the_job_runs_and_when_it_has_ended(office: Open) -> N
     assert shown(control, "1") == {**MEASURED, "overflow_bytes": 0, "limit_bytes": 1 << 30}
     (device,) = nodes_json(control.control, is_up=True)[0]["devices"]
     assert (device["used_bytes"], device["jobs"]) == (130, ["1"])
-    control.instant(Report("1", 1, "ended", {"exit_code": 0, "progress": {"step": 9, **MEASURED}}))
+    control.instant(AttemptReport("1", 1, "ended", {"exit_code": 0, "progress": {"step": 9, **MEASURED}}))
     assert shown(control, "1") == {**MEASURED, "limit_bytes": 1 << 30}
     assert shown(control, "1") == memory_json(memory_of(control.row("1")), json.loads(control.row("1")["request"]))
 
@@ -83,7 +83,7 @@ def test_one_that_leaves_with_a_checkpoint_has_told_what_it_needs(office: Open) 
     control.submit(), control.submit()
     control.instant(Tick(), after_s=10.0)
     control.node.reports.clear()
-    control.instant(Report("1", 1, "left", {"step": 4, "waited_s": 0.0, "progress": MEASURED}))
+    control.instant(AttemptReport("1", 1, "left", {"step": 4, "waited_s": 0.0, "progress": MEASURED}))
     assert control.control.records["1"].memory == Memory(**MEASURED)
     control.check_disk()
 
@@ -96,7 +96,7 @@ def test_who_comes_again_needs_what_was_measured_of_it_and_what_it_holds_is_part
     control = office(1, SHORT)
     control.submit(), control.submit()
     first = pause_order(control)
-    assert (first["job"], first["needs_bytes"], first["comers"]) == ("1", None, ["2"])
+    assert (first["job"], first["needs_bytes"], first["incoming"]) == ("1", None, ["2"])
     control.hear()
     told(control, "1")
     pauses = []
@@ -104,7 +104,7 @@ def test_who_comes_again_needs_what_was_measured_of_it_and_what_it_holds_is_part
         pauses += [order for order in control.wait(10.0) if order["type"] == "pause" and order["job"] == "2"]
         if pauses:
             break
-    assert (pauses[0]["needs_bytes"], pauses[0]["comers"]) == (130, ["1"])
+    assert (pauses[0]["needs_bytes"], pauses[0]["incoming"]) == (130, ["1"])
 
 
 def test_what_was_declared_goes_before_what_was_measured(office: Open) -> None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from weft.control.api.request_schemas import JobRequest
 from weft.control.api.views import in_words
-from weft.control.loop.inputs import Hello
+from weft.control.loop.inputs import NodeConnected
 from weft.core.errors import InputError
 
 
@@ -22,7 +22,7 @@ def reason(control: Office, job_id: str) -> str:
 
 def with_cpus(control: Office, cpus: int, found: list[dict[str, Any]] | None = None) -> None:
     control.node.hello()
-    control.instant(Hello(MACHINE, found or devices(4), control.boot_id, cpus=cpus))
+    control.instant(NodeConnected(MACHINE, found or devices(4), control.boot_id, cpus=cpus))
     control.hear()
 
 

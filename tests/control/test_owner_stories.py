@@ -39,7 +39,7 @@ def test_a_paused_job_is_told_when_others_come_who_may_need_its_memory(office: O
     control.hear()
     orders = control.instant(request(gpu_mem_bytes=6 * GB)).orders
     assert kinds(orders) == [("pause", "1", 1), ("run", "2", 1)]
-    assert (orders[0]["needs_bytes"], orders[0]["comers"]) == (6 * GB, ["2"])
+    assert (orders[0]["needs_bytes"], orders[0]["incoming"]) == (6 * GB, ["2"])
     assert kinds(control.instant(request()).orders) == []
 
 

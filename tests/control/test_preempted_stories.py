@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from office import Office, Open, devices, kinds, request
 
-from weft.control.loop.inputs import ChangePolicy, Hello, Report, Tick
+from weft.control.loop.inputs import AttemptReport, ChangePolicy, NodeConnected, Tick
 from weft.core.plan import Plan
 from weft.core.view import View
 from weft.policies.registry import POLICIES
@@ -182,7 +182,7 @@ def test_words_of_an_older_attempt_are_dropped(office: Open) -> None:
     control.lose("1")
     control.wait(1.0)
     for what in ("started", "paused", "left", "ended", "lost"):
-        outcome = control.instant(Report("1", 1, what, {"exit_code": 0, "step": 1, "pids": []}))
+        outcome = control.instant(AttemptReport("1", 1, what, {"exit_code": 0, "step": 1, "pids": []}))
         assert (outcome.facts, outcome.orders) == ([], [])
     assert control.running() == {"1"}
 
@@ -213,7 +213,7 @@ def test_a_node_that_says_hello_is_told_at_once_what_the_hello_brings(office: Op
     control.submit()
     control.node.end("1")
     control.node.hello()
-    outcome = control.instant(Hello("here", devices(1)), request(), *control.node.reports)
+    outcome = control.instant(NodeConnected("here", devices(1)), request(), *control.node.reports)
     assert kinds(outcome.orders) == [("run", "2", 1)]
     assert outcome.orders[-1] == {"type": "synced"}
 
@@ -402,5 +402,5 @@ def test_time_slices_go_on_after_a_restart(office: Open) -> None:
 def test_one_that_had_to_pause_before_it_began_has_not_lost_its_steps(office: Open) -> None:
     control = two_take_turns(office)
     control.hear()
-    control.instant(Report("1", 1, "paused", {"how": "boundary", "depth": "gate", "step": 0, "waited_s": 0.0}))
+    control.instant(AttemptReport("1", 1, "paused", {"how": "boundary", "depth": "gate", "step": 0, "waited_s": 0.0}))
     assert control.row("1")["steps"] == 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from office import Office, Open, devices, kinds, request
 
-from weft.control.loop.inputs import Cancel, Report, StopAll, Tick
+from weft.control.loop.inputs import AttemptReport, Cancel, StopAll, Tick
 from weft.control.loop.requests import ConflictError
 from weft.core.reasons import Code
 
@@ -261,6 +261,6 @@ def test_a_word_that_it_has_begun_comes_too_late(office: Open) -> None:
     control.cancel("1")
     assert control.hear() == []
     assert control.states() == {"1": "RUNNING"}
-    control.instant(Report("1", 1, "ended", {"exit_code": 0, "message": ""}))
+    control.instant(AttemptReport("1", 1, "ended", {"exit_code": 0, "message": ""}))
     assert control.states() == {"1": "CANCELLED"}
     control.node.gone("1")

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from office import MACHINE, devices, lasting, request
+from office import MACHINE, devices, lasting, on_the_wire, request
 
 from weft.control.clock import Clock
 from weft.control.loop import control_state as control_states
 from weft.control.loop import writer as writers
 from weft.control.loop.control_state import ControlState
-from weft.control.loop.dispatch import Order
-from weft.control.loop.inputs import Cancel, Hello, Hold, Report
+from weft.control.loop.inputs import AttemptReport, Cancel, Hold, NodeConnected, Order
 from weft.control.loop.writer import LeavingError, RejectedError, Writer
 from weft.control.store.log_store import Batch, LogStore, StoreError
 from weft.control.store.replay import load_control_state
@@ -31,10 +30,11 @@ class Bench:
     def __init__(self, folder: Path, policy: str = "fifo", snapshot_rows: int = 5_000) -> None:
         self.store = LogStore(folder / "weft.db")
         self.policy = policy
-        self.sent: list[Order] = []
-        self.writer = Writer(
-            self.store, Clock(self.store.last_mark()), self.load, self.sent.extend, 30.0, snapshot_rows
-        )
+        self.sent: list[dict[str, Any]] = []
+        self.writer = Writer(self.store, Clock(self.store.last_mark()), self.load, self._send, 30.0, snapshot_rows)
+
+    def _send(self, orders: Iterable[Order]) -> None:
+        self.sent.extend(map(on_the_wire, orders))
 
     def load(self) -> ControlState:
         return load_control_state(self.store, POLICIES[self.policy](), {})
@@ -91,7 +91,7 @@ def test_all_that_waits_is_one_instant(run: Run, monkeypatch: pytest.MonkeyPatch
 
 def test_nothing_is_sent_or_answered_before_it_is_on_disk(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(bench: Bench) -> None:
-        await bench.ask(Hello(MACHINE, devices(1)))
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
         bench.sent.clear()
         at_commit: list[tuple[bool, int]] = []
         commit = LogStore.commit
@@ -151,13 +151,13 @@ def test_what_cannot_be_written_has_not_happened_and_is_tried_anew_later(
     write = LogStore._write
 
     async def story(bench: Bench) -> None:
-        await bench.ask(Hello(MACHINE, devices(1)))
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
         await bench.ask(request())
         await bench.ask(request())
         bench.sent.clear()
         before = lasting(bench.writer.control), bench.store.all("live_jobs")
         monkeypatch.setattr(LogStore, "_write", full)
-        wishes = (request(), Cancel("2"), Report("1", 1, "ended", {"exit_code": 0}))
+        wishes = (request(), Cancel("2"), AttemptReport("1", 1, "ended", {"exit_code": 0}))
         answers = await asyncio.gather(*map(bench.ask, wishes), return_exceptions=True)
         for answer in answers:
             assert isinstance(answer, StoreError)
@@ -171,7 +171,7 @@ def test_what_cannot_be_written_has_not_happened_and_is_tried_anew_later(
             bench.check_disk()
         monkeypatch.setattr(LogStore, "_write", write)
         assert (await bench.ask(request()))["id"] == "3", "the number of what was refused is free again"
-        await bench.ask(Report("1", 1, "ended", {"exit_code": 0}))
+        await bench.ask(AttemptReport("1", 1, "ended", {"exit_code": 0}))
         assert [(order["type"], order["job"]) for order in bench.sent] == [("run", "2")]
         assert bench.writer.trouble == ""
 
@@ -201,7 +201,7 @@ def test_time_slices_go_on_after_a_failure_without_anybody_saying_a_word(
     write = LogStore._write
 
     async def story(bench: Bench) -> None:
-        await bench.ask(Hello(MACHINE, devices(1)))
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
         await bench.ask(request())
         wanted = bench.writer.control.wake_at
         assert wanted < float("inf")
@@ -266,11 +266,11 @@ def test_no_room_for_a_snapshot_harms_nobody(run: Run, monkeypatch: pytest.Monke
 
 def test_a_limit_is_kept_though_nothing_else_happens(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        await bench.ask(Hello(MACHINE, devices(1)))
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
         await bench.ask(request(time_s=0.05))
         async with bench.writer.changed:
             await asyncio.wait_for(bench.writer.changed.wait_for(lambda: bench.writer.control.is_stopping), 10)
-        await bench.ask(Report("1", 1, "ended", {"exit_code": 143}))
+        await bench.ask(AttemptReport("1", 1, "ended", {"exit_code": 143}))
         assert bench.store.all("ended_before", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
         assert [order["type"] for order in bench.sent] == ["synced", "run", "stop"]
 

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from weft.control.coordinator_link import CoordinatorLink
+from weft.control.coordinator_session import CoordinatorSession
 from weft.home import Home
 from weft.node.tending import become_subreaper
 from weft.runtime import procfs
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 
 class CoordinatorProcess:
-    def __init__(self, home: Home, link: CoordinatorLink, devices: str, silent_s: float, fence: str) -> None:
+    def __init__(self, home: Home, session: CoordinatorSession, devices: str, silent_s: float, fence: str) -> None:
         self._home = home
-        self._link = link
+        self._session = session
         self._devices = devices
         self._silent_s = silent_s
         self._fence = fence
@@ -49,17 +49,17 @@ class CoordinatorProcess:
             holder = holder_of(self._home.node_lock)
             if holder is None and not self._is_starting() and time.monotonic() - self._begun_s > AGAIN_S:
                 self._start()
-            elif holder and time.monotonic() - max(self._link.heard_s, self._begun_s) > self._silent_s:
+            elif holder and time.monotonic() - max(self._session.link.heard_s, self._begun_s) > self._silent_s:
                 log.warning("the coordinator, process %d, does not answer; it is replaced", holder)
                 _kill(holder)
-                self._link.heard_s = time.monotonic()
+                self._session.link.heard_s = time.monotonic()
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def leave(self) -> None:
         """Tell it to leave, and wait until it has."""
         self._is_leaving = True  # or the next look would start another
         holder = holder_of(self._home.node_lock)
-        await self._link.leave()
+        await self._session.leave()
         deadline = time.monotonic() + LEAVING_S
         while holder and holder_of(self._home.node_lock) == holder and time.monotonic() < deadline:
             await asyncio.sleep(0.01)

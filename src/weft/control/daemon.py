@@ -19,8 +19,8 @@ from weft.control.api.app import make_app
 from weft.control.api.connections import Connections, RestConnection, most_connections
 from weft.control.api.listener import Listener
 from weft.control.clock import Clock
-from weft.control.coordinator_link import CoordinatorLink
 from weft.control.coordinator_process import CoordinatorProcess
+from weft.control.coordinator_session import CoordinatorSession
 from weft.control.loop.control_state import ControlState
 from weft.control.loop.writer import Writer
 from weft.control.service import PATIENCE_S, Service
@@ -51,7 +51,7 @@ async def serve(
     """Run until asked to stop. Running jobs are left as they are. `filed` is what weft.toml alone says."""
     clock = Clock(store.last_mark())
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
-    link = CoordinatorLink(
+    session = CoordinatorSession(
         store.environment,
         graces,
         strict_memory=settings.strict_memory,
@@ -63,12 +63,12 @@ async def serve(
         return folded(home, store, policy, settings.quotas, settings.startup_s)
 
     service: Service | None = None
-    writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
-    link.join(writer)
-    service = Service(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
+    writer = Writer(store, clock, load, session.send, settings.log_days, settings.snapshot_rows)
+    session.join(writer)
+    service = Service(home, store, writer, session.link, named, filed, settings.stop_grace_s + PATIENCE_S)
     care = LogUpkeep(home, store, settings.backup_every_s)
     supervision = (
-        CoordinatorProcess(home, link, settings.devices, settings.silent_s, settings.fence) if has_node else None
+        CoordinatorProcess(home, session, settings.devices, settings.silent_s, settings.fence) if has_node else None
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -82,7 +82,7 @@ async def serve(
         connections.warnings,
         nodes.warnings,
         clients.warnings,
-        lambda: link.warnings,
+        session.warnings,
     ]
     service.watched.append(care.warnings)
     lasting: dict[str, Callable[[], Awaitable[object]]] = {
@@ -90,7 +90,7 @@ async def serve(
         "care of the log": care.run,
         "rest": lambda: _answer(server),
         "connections": connections.sweep,
-        "node socket": lambda: nodes.run(link.admit),
+        "node socket": lambda: nodes.run(session.link.admit),
         "rest socket": lambda: clients.run(connections.admit),
     }
     if supervision:
@@ -108,7 +108,7 @@ async def serve(
             log.error("leaving", exc_info=failed)
     await _end(tasks, *tasks)
     nodes.close()
-    link.close()
+    session.link.close()
     service.readers.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)

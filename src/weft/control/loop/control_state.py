@@ -14,17 +14,18 @@ from typing import Any
 from weft.control.loop import reports, requests
 from weft.control.loop.dispatch import all_orders, decide
 from weft.control.loop.inputs import (
+    AttemptReport,
     Cancel,
     ChangePolicy,
-    Devices,
-    Hello,
     Hold,
     Input,
     Measurement,
+    NodeConnected,
+    NodeDevices,
     Outcome,
     Pause,
+    ProgressReport,
     Release,
-    Report,
     StopAll,
     Submit,
     Tick,
@@ -43,6 +44,7 @@ from weft.core.plain import KIND_OF, plain
 from weft.core.reasons import Code
 from weft.core.scheduler import Scheduler
 from weft.core.values import EPSILON_S
+from weft.protocol import Synced
 
 TIMED_OUT = "ran past its limit of {0:g} s"
 TIMED_OUT_CODE = 124  # as of timeout(1)
@@ -91,18 +93,21 @@ class ControlState:
         """All inputs of one instant, reports of nodes first, then one decision."""
         self.out = out = Outcome(answers=[None] * len(inputs))
         self.touched = {}
-        for at in sorted(range(len(inputs)), key=lambda at: not isinstance(inputs[at], Report)):
+        for at in sorted(range(len(inputs)), key=lambda at: not isinstance(inputs[at], AttemptReport)):
             try:
                 out.answers[at] = HANDLERS[type(inputs[at])](self, inputs[at], now)
             except WeftError as error:
                 out.answers[at] = error
+        if all(isinstance(each, ProgressReport) for each in inputs) and not out.facts:
+            out.is_quiet = True
+            return out
         self._watch_time(now)
         if not self.is_closing:
             reports.block(self, now)
             decide(self, now)
         hold_stopping(self, now)
         if self.must_tell_all:
-            out.orders, self.must_tell_all = [*all_orders(self), {"type": "synced"}], False
+            out.orders, self.must_tell_all = [*all_orders(self), Synced()], False
         for job_id in self.touched:
             if job_id in self.records:
                 job = self.job(job_id)
@@ -192,9 +197,10 @@ HANDLERS: dict[type, Callable[[ControlState, Any, float], Any]] = {
     Release: requests.release,
     ChangePolicy: requests.change_policy,
     StopAll: requests.stop_all,
-    Hello: reports.hello,
-    Devices: reports.devices,
-    Report: reports.report,
+    NodeConnected: reports.hello,
+    NodeDevices: reports.devices,
+    AttemptReport: reports.report,
+    ProgressReport: reports.progress,
     Measurement: measured,
     Tick: tick,
 }

@@ -6,9 +6,10 @@ Orders are safe to repeat, and carry the generation of the lease they belong to.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from weft.control.loop.inputs import Order, PendingRun
 from weft.control.loop.inventory import common, computing, place_of
 from weft.control.loop.job_record import JobRecord
 from weft.control.store.log_store import NOTED
@@ -16,6 +17,7 @@ from weft.core.commands import Allocation, Command, Preempt, Seat, Seating, Star
 from weft.core.events import Launched
 from weft.core.plain import KIND_OF, plain, plain_reason
 from weft.core.reasons import Code
+from weft.protocol import Launch, PauseOrder, RunOrder, SeatOrder, StopOrder
 
 if TYPE_CHECKING:
     from weft.control.loop.control_state import ControlState
@@ -25,7 +27,6 @@ is not logged again.
 """
 
 log = logging.getLogger(__name__)
-Order = dict[str, Any]
 
 
 def decide(control: ControlState, now: float) -> None:
@@ -49,7 +50,7 @@ def decide(control: ControlState, now: float) -> None:
 
 
 def _is_run(order: Order) -> bool:
-    return bool(order["type"] == "run")
+    return isinstance(order, PendingRun)
 
 
 def launch(control: ControlState, record: JobRecord, now: float) -> None:
@@ -67,12 +68,14 @@ def launch(control: ControlState, record: JobRecord, now: float) -> None:
 def all_orders(control: ControlState) -> list[Order]:
     """The full desired state, for a node that may know nothing: what is not named here is to end."""
     alive = [(record, control.job(record.id)) for record in control.live_jobs.alive_after()]
-    stops = [stop_order(record, job.generation) for record, job in alive if record.ending]
+    stops = [StopOrder(record.id, record.attempt, job.generation) for record, job in alive if record.ending]
     pauses = [
-        pause_order(record, job.generation, None) for record, job in alive if not record.ending and not job.is_computing
+        PauseOrder(record.id, record.attempt, job.generation)
+        for record, job in alive
+        if not record.ending and not job.is_computing
     ]
     runs = [_run(control, record) for record, job in alive if not record.ending and job.is_computing]
-    return stops + pauses + runs
+    return [*stops, *pauses, *runs]
 
 
 def _shared(control: ControlState, now: float, failed_before: str) -> list[Command]:
@@ -112,7 +115,7 @@ def _pause(control: ControlState, command: Preempt | Unseat) -> None:
         record.unseats += isinstance(command, Unseat)
         others = _others_on(control, record.id, control.job(record.id).last_allocation)
         ids = [one.id for one, _ in others]
-        control.out.orders.append(pause_order(record, command.generation, _needed_bytes(others), ids))
+        control.out.orders.append(PauseOrder(record.id, record.attempt, command.generation, _needed_bytes(others), ids))
     control.note(KIND_OF[type(command)], record.id, plain(command))
 
 
@@ -123,14 +126,16 @@ def _make_room(control: ControlState, incoming: set[str]) -> None:
     """
     if not incoming:
         return
-    ordered = {order["job"] for order in control.out.orders if order["type"] == "pause"}
+    ordered = {order.job for order in control.out.orders if isinstance(order, PauseOrder)}
     for record in control.live_jobs.alive.values():
         job = control.job(record.id)
         if Code.PAUSED in job.held_for and not record.ending and record.id not in ordered:
             others = _others_on(control, record.id, job.last_allocation)
             ids = [one.id for one, _ in others]
             if incoming & set(ids):
-                control.out.orders.append(pause_order(record, job.generation, _needed_bytes(others), ids))
+                control.out.orders.append(
+                    PauseOrder(record.id, record.attempt, job.generation, _needed_bytes(others), ids)
+                )
 
 
 def _run_on(control: ControlState, command: Start | Seat, place: Start | Seating, now: float) -> None:
@@ -164,56 +169,33 @@ def _needed_bytes(others: Sequence[tuple[JobRecord, int]]) -> int | None:
     return total_bytes
 
 
-def _run(control: ControlState, record: JobRecord) -> Order:
+def _run(control: ControlState, record: JobRecord) -> PendingRun:
     job = control.job(record.id)
     place = place_of(job)
     devices = control.inventory.held(control.scheduler.ledger, place.allocation)
-    turns = {"lane": place.lane, "base": record.lane_base, "weight": record.lane_weight}
-    return run_order(
-        record, job.generation, devices, {"guest": job.seating is not None, "throttled": place.is_throttled, **turns}
-    )
+    is_guest = job.seating is not None
+    seat = SeatOrder(is_guest, place.is_throttled, place.lane, record.lane_base, record.lane_weight)
+    indices = [device["index"] for device in devices]
+    return PendingRun(run_order(record, job.generation, indices, seat), record.environment)
 
 
-def run_order(
-    record: JobRecord, generation: int, devices: Sequence[Mapping[str, Any]], seat: Mapping[str, bool | int]
-) -> Order:
-    """The environment is put in when it is sent: it is large, and kept elsewhere.
-
-    `seat` says whether the devices are its own, whether it is to be held back beside others, and in which lane it is.
-    """
+def run_order(record: JobRecord, generation: int, devices: list[int], seat: SeatOrder) -> RunOrder:
+    """Without the environment of the job."""
     request = record.request
-    return {
-        **_about("run", record, generation),
-        "devices": [device["index"] for device in devices],
-        "seat": dict(seat),
-        "environment": record.environment,
-        "launch": {
-            "command": request["command"],
-            "cwd": request["cwd"],
-            "umask": request["umask"],
-            "tasks": request["ntasks"],
-            "devices_per_task": request["gpus"] // request["ntasks"],
-            "limit_bytes": (request.get("gpu_mem_bytes") or 0) + (request.get("mem_bytes") or 0),
-            "memory_bytes": request.get("gpu_mem_bytes"),
-            "stdin": request.get("stdin", False),
-            "split": request.get("split", False),
-            "tty": request.get("tty"),
-            "array_index": record.array_index,
-            "cpus": request.get("cpus"),
-            "output": request.get("output"),
-            "name": record.name,
-        },
-    }
-
-
-def pause_order(record: JobRecord, generation: int, needs_bytes: int | None, incoming: Sequence[str] = ()) -> Order:
-    """To make room for incoming jobs, which need so much memory in all; None if that is not known."""
-    return {**_about("pause", record, generation), "needs_bytes": needs_bytes, "comers": list(incoming)}
-
-
-def stop_order(record: JobRecord, generation: int) -> Order:
-    return _about("stop", record, generation)
-
-
-def _about(kind: str, record: JobRecord, generation: int) -> Order:
-    return {"type": kind, "job": record.id, "attempt": record.attempt, "generation": generation}
+    launch = Launch(
+        command=request["command"],
+        cwd=request["cwd"],
+        umask=request["umask"],
+        tasks=request["ntasks"],
+        devices_per_task=request["gpus"] // request["ntasks"],
+        limit_bytes=(request.get("gpu_mem_bytes") or 0) + (request.get("mem_bytes") or 0),
+        memory_bytes=request.get("gpu_mem_bytes"),
+        stdin=request.get("stdin", False),
+        split=request.get("split", False),
+        tty=request.get("tty"),
+        array_index=record.array_index,
+        cpus=request.get("cpus"),
+        output=request.get("output"),
+        name=record.name,
+    )
+    return RunOrder(record.id, record.attempt, generation, devices, seat, launch)

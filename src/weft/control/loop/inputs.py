@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.control.loop.dispatch import Order
 from weft.control.store.log_store import Fact
 from weft.core.events import Grown, Measured, Stepped
 from weft.core.value import value
 from weft.core.view import Decider
+from weft.protocol import PauseOrder, RunOrder, StopOrder, Synced
 
 
 @value
@@ -51,29 +51,29 @@ class ChangePolicy:
 
 
 @value
-class Hello:
-    """A node is there, or there again."""
+class NodeConnected:
+    """The coordinator of a node has connected, or connected again."""
 
     node: str
     devices: Sequence[Mapping[str, Any]]
     boot_id: str = ""
     attempts: frozenset[tuple[str, int]] = frozenset()
-    """Those it knows of, and will tell how they ended if they have."""
+    """Those that it knows of. It reports how they ended, if they have."""
     ended: frozenset[tuple[str, int]] = frozenset()
-    """Of these, those that have ended or were lost. How, is reported next."""
+    """Of these, those that have ended or were lost. How is reported next."""
     cpus: int | None = None
     """How many CPU cores jobs may use there."""
 
 
 @value
-class Devices:
-    """Whose the devices of the node are has changed."""
+class NodeDevices:
+    """Other programs have taken or freed devices of the node."""
 
     devices: Sequence[Mapping[str, Any]]
 
 
 @value
-class Report:
+class AttemptReport:
     """A report of a node about one attempt; it may come twice."""
 
     job_id: str
@@ -92,6 +92,13 @@ class Measurement:
 
 
 @value
+class ProgressReport:
+    """How far attempts have come, by job, every second. Only a first step and growth are logged."""
+
+    jobs: Mapping[str, Mapping[str, Any]]
+
+
+@value
 class Tick:
     """Some time has come: the policy wants to look, a limit is reached, a back-off is over."""
 
@@ -102,8 +109,31 @@ class StopAll:
 
 
 Input = (
-    Submit | Cancel | Hold | Pause | Release | ChangePolicy | Hello | Devices | Report | Measurement | Tick | StopAll
+    Submit
+    | Cancel
+    | Hold
+    | Pause
+    | Release
+    | ChangePolicy
+    | NodeConnected
+    | NodeDevices
+    | AttemptReport
+    | Measurement
+    | ProgressReport
+    | Tick
+    | StopAll
 )
+
+
+@value
+class PendingRun:
+    """A run order as it is decided. The environment is read when it is sent: it is large, and kept elsewhere."""
+
+    run: RunOrder
+    environment: int
+
+
+Order = PendingRun | PauseOrder | StopOrder | Synced
 
 
 @dataclass
@@ -117,3 +147,5 @@ class Outcome:
     orders: list[Order] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
     """One for each input: what to say, or a WeftError."""
+    is_quiet: bool = False
+    """Nothing was decided, and nothing is to be written: only progress was noted."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from weft.control.loop.dispatch import launch, stop_order
-from weft.control.loop.inputs import Report
+from weft.control.loop.dispatch import launch
+from weft.control.loop.inputs import AttemptReport
 from weft.control.loop.job_record import JobRecord
 from weft.control.loop.job_state import Ending, JobState, Loss, ending_of, hopeless
 from weft.control.store.log_store import ENDED, STOPPING
 from weft.core.events import Cancelled, Failed, Finished, Held, Lost, Progressed, Released
 from weft.core.reasons import Code, Reason
+from weft.protocol import StopOrder
 
 if TYPE_CHECKING:
     from weft.control.loop.control_state import ControlState
@@ -49,7 +50,7 @@ def _stop(control: ControlState, record: JobRecord, ending: Ending, now: float) 
         record.ending = ending
         control.live_jobs.stopping[record.id] = record
         control.note(STOPPING, record.id, {"state": ending.state, "reason": ending.reason})
-        control.out.orders.append(stop_order(record, control.job(record.id).generation))
+        control.out.orders.append(StopOrder(record.id, record.attempt, control.job(record.id).generation))
         hold_stopping(control, now)
 
 
@@ -108,7 +109,7 @@ def never_began(control: ControlState, record: JobRecord, now: float) -> None:
         launch(control, record, now)
 
 
-def attempt_ended(control: ControlState, record: JobRecord, report: Report, now: float) -> None:
+def attempt_ended(control: ControlState, record: JobRecord, report: AttemptReport, now: float) -> None:
     exit_code = report.body.get("exit_code")
     record.note(report.body.get("progress") or {})
     if report.what == "ended":  # it was over before its start was reported

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from weft.control.loop.dispatch import launch
-from weft.control.loop.inputs import Devices, Hello, Measurement, Report
+from weft.control.loop.inputs import AttemptReport, Measurement, NodeConnected, NodeDevices, ProgressReport
 from weft.control.loop.inventory import Inventory, computing
 from weft.control.loop.job_record import JobRecord
 from weft.control.loop.lifecycle import attempt_ended, attempt_gone, never_began
-from weft.control.loop.report_checks import SIZES, is_quantity
 from weft.control.store.log_store import REPORTED
 from weft.core.events import DevicesBlocked, Grown, Measured, NodeJoined, NodeLost, Progressed, Stepped
 from weft.core.job import Job
+from weft.protocol import LARGEST
 
 if TYPE_CHECKING:
     from weft.control.loop.control_state import ControlState
@@ -26,20 +26,24 @@ GROWN_BYTES, GROWN = 1 << 20, 0.05
 """By so much at least: what a job allocates differs a little from step to step."""
 
 
-def hello(control: ControlState, message: Hello, now: float) -> None:
+def hello(control: ControlState, message: NodeConnected, now: float) -> None:
     """Coordinator reconnected: resend the full desired state, with what this instant decides."""
     control.must_tell_all = True
     if message.boot_id != control.boot_id:
         control.out.settings.append(("boot id", message.boot_id))
         for record in control.live_jobs.alive_after() if control.boot_id else ():
             if (record.id, record.attempt) not in message.attempts:
-                report(control, Report(record.id, record.attempt, "lost", {"message": REBOOTED, "unseen": True}), now)
+                report(
+                    control,
+                    AttemptReport(record.id, record.attempt, "lost", {"message": REBOOTED, "unseen": True}),
+                    now,
+                )
         control.boot_id = message.boot_id
     control.settling = {(one.id, one.attempt) for one in control.live_jobs.alive.values()} & message.ended
     _set_inventory(control, Inventory(message.node, message.devices, message.cpus), now)
 
 
-def devices(control: ControlState, message: Devices, now: float) -> None:
+def devices(control: ControlState, message: NodeDevices, now: float) -> None:
     _set_inventory(control, Inventory(control.inventory.machine, message.devices, control.inventory.cpus), now)
 
 
@@ -52,7 +56,7 @@ def block(control: ControlState, now: float) -> None:
             control.apply(DevicesBlocked(name, mask), now)
 
 
-def report(control: ControlState, message: Report, now: float) -> None:
+def report(control: ControlState, message: AttemptReport, now: float) -> None:
     record = control.records.get(message.job_id)
     if record is None or not record.is_alive or record.attempt != message.attempt:
         return  # reports from superseded attempts, and repeated ones, are ignored
@@ -99,12 +103,24 @@ def _progress(control: ControlState, record: JobRecord, step: int, now: float) -
         control.apply(Progressed(record.id, control.job(record.id).generation, float(step)), now)
 
 
+def progress(control: ControlState, message: ProgressReport, now: float) -> None:
+    """Not logged: it is said again a second later. What it shows for the first time is."""
+    for job_id, said in message.jobs.items():
+        record = control.records.get(job_id)
+        if record is None or record.attempt != said.get("attempt"):
+            continue
+        record.note(said)
+        for found in (first_step_of(control, job_id, said), growth_of(control, job_id, said)):
+            if found is not None:
+                measured(control, found, now)
+
+
 def growth_of(control: ControlState, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
     """From what a node says of a job every second: that it needs more memory than is known, if it does."""
     record, sizes = control.records.get(job_id), progress.get("needs_bytes")
     if record is None or not record.is_alive or record.ending:
         return None
-    if not isinstance(sizes, list) or len(sizes) != len(SIZES) or not all(map(is_quantity, sizes)):
+    if not isinstance(sizes, list | tuple) or len(sizes) != 2 or not all(map(_is_quantity, sizes)):
         return None
     if not isinstance(progress.get("generation"), int):
         return None
@@ -115,7 +131,7 @@ def growth_of(control: ControlState, job_id: str, progress: Mapping[str, Any]) -
 def first_step_of(control: ControlState, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
     """From what a node says of a job every second: that it has made its first step, if the log has none yet."""
     record = control.records.get(job_id)
-    if record is None or not record.is_alive or not is_quantity(progress.get("step")) or not progress["step"]:
+    if record is None or not record.is_alive or not _is_quantity(progress.get("step")) or not progress["step"]:
         return None
     job = control.job(job_id)
     return Measurement(record.attempt, Stepped(job_id, job.generation)) if job.startup_left_s else None
@@ -165,3 +181,7 @@ def interference_ratio(job: Job, beside: Collection[str]) -> float | None:
         return None
     ratio = measured.rate_hz / alone.rate_hz if alone.rate_hz else math.inf
     return round(ratio, 4) if math.isfinite(ratio) else None
+
+
+def _is_quantity(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= LARGEST

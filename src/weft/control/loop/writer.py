@@ -15,8 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from weft.control.clock import Clock
 from weft.control.loop.control_state import ControlState
-from weft.control.loop.dispatch import Order
-from weft.control.loop.inputs import Input, Outcome, Tick
+from weft.control.loop.inputs import Input, Order, Outcome, Tick
 from weft.control.loop.inventory import computing
 from weft.control.loop.job_state import JobState
 from weft.control.store.log_store import Batch, LogStore, StoreError
@@ -148,18 +147,17 @@ class Writer:
     async def _attempted(self, waiting: Waiting) -> Exception | None:
         """Why nothing of the instant has happened; None if it is on disk. What follows from it is not tried again."""
         try:
-            outcome, seq, now = await self._instant(waiting)
+            now = self.clock.now()
+            outcome, seq = await self._aside(self._settle, [asked for asked, _ in waiting], now)
         except Exception as error:  # noqa: BLE001 - whatever it is, the state is on disk as it was
             return error
-        await self._conclude(waiting, outcome, seq, now)
+        if seq is None:
+            for _, future in waiting:
+                _give(future, None)
+        else:
+            self.trouble = ""
+            await self._conclude(waiting, outcome, seq, now)
         return None
-
-    async def _instant(self, waiting: Waiting) -> tuple[Outcome, int, float]:
-        """On disk when this returns; on any error nothing of it is."""
-        now = self.clock.now()
-        outcome, seq = await self._aside(self._settle, [asked for asked, _ in waiting], now)
-        self.trouble = ""
-        return outcome, seq, now
 
     async def _conclude(self, waiting: Waiting, outcome: Outcome, seq: int, now: float) -> None:
         """What follows from an instant that is on disk. It has happened, so no failure here may undo it."""
@@ -181,9 +179,11 @@ class Writer:
         """Run in the writer's thread, which owns the control state while `changed` is held here."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, **named))
 
-    def _settle(self, inputs: Sequence[Input], now: float) -> tuple[Outcome, int]:
-        """Decide, and make it durable."""
+    def _settle(self, inputs: Sequence[Input], now: float) -> tuple[Outcome, int | None]:
+        """Decide, and make it durable; the last row of it, or None if there was nothing to write."""
         outcome = self.control.handle(inputs, now)
+        if outcome.is_quiet:
+            return outcome, None
         reach("control-decided")
         return outcome, self._store.commit(self._batch(outcome, now))
 
