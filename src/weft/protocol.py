@@ -61,7 +61,7 @@ class DeviceReport(msgspec.Struct, frozen=True):
     blocked_by: str | None = None
 
 
-class KnownAttempt(msgspec.Struct, frozen=True):
+class KnownAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
     """An attempt that the coordinator knows of. It reports how it ended, if it has."""
 
     job: str
@@ -89,29 +89,29 @@ class DevicesChanged(Message, frozen=True, tag="devices"):
     devices: Annotated[list[DeviceReport], Meta(max_length=MOST_ENTRIES)]
 
 
-class JobProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobProgress(msgspec.Struct, frozen=True):
     """How far an attempt has come, and what it uses. Jobs may have written over what this is read from."""
 
     attempt: Count | UnsetType = UNSET
     generation: int | UnsetType = UNSET
     state: str | UnsetType = UNSET
-    step: Number | None = None
-    step_rate_hz: Number | None = None
+    step: Number | UnsetType | None = UNSET
+    step_rate_hz: Number | UnsetType | None = UNSET
     metrics: dict[str, Number | None] | UnsetType = UNSET
-    host_bytes: Number | None = None
-    persistent_bytes: Number | None = None
-    ephemeral_bytes: Number | None = None
-    overflow_bytes: Number | None = None
-    peak_bytes: Number | None = None
-    can_checkpoint: bool = False
-    can_swap: bool = False
-    duty: int | None = None
-    neighbours: list[str] = []
-    needs_bytes: tuple[Quantity, Quantity] | None = None
+    host_bytes: Number | UnsetType | None = UNSET
+    persistent_bytes: Number | UnsetType | None = UNSET
+    ephemeral_bytes: Number | UnsetType | None = UNSET
+    overflow_bytes: Number | UnsetType | None = UNSET
+    peak_bytes: Number | UnsetType | None = UNSET
+    can_checkpoint: bool | UnsetType = UNSET
+    can_swap: bool | UnsetType = UNSET
+    duty: int | UnsetType | None = UNSET
+    neighbours: list[str] | UnsetType = UNSET
+    needs_bytes: tuple[Quantity, Quantity] | UnsetType | None = UNSET
     """Persistent and ephemeral device memory."""
 
 
-class Progress(Message, frozen=True, tag="progress"):
+class ProgressUpdate(Message, frozen=True, tag="progress"):
     """Sent every second, never acknowledged."""
 
     jobs: dict[str, JobProgress]
@@ -188,16 +188,16 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     umask: int
     tasks: int
     devices_per_task: int
-    limit_bytes: int
-    memory_bytes: int | None
-    stdin: bool
-    split: bool
-    tty: dict[str, int] | None
-    array_index: int | None
-    cpus: int | None
-    output: str | None
-    name: str
     env: dict[str, str] = {}
+    limit_bytes: int = 0
+    memory_bytes: int | None = None
+    stdin: bool = False
+    split: bool = False
+    tty: dict[str, int] | None = None
+    array_index: int | None = None
+    cpus: int | None = None
+    output: str | None = None
+    name: str = ""
     strict: bool = False
     """Whether a job that exceeds its memory is ended."""
 
@@ -209,8 +209,8 @@ class RunOrder(Message, frozen=True, tag="run"):
     attempt: int
     generation: int
     devices: list[int]
-    seat: SeatOrder
     launch: Launch
+    seat: SeatOrder = SeatOrder()
 
 
 class PauseOrder(Message, frozen=True, tag="pause"):
@@ -253,7 +253,7 @@ class Refused(Message, frozen=True, tag="refused"):
     message: str
 
 
-FromCoordinator = Hello | DevicesChanged | Progress | MeasuredRate | Report
+FromCoordinator = Hello | DevicesChanged | ProgressUpdate | MeasuredRate | Report
 FromDaemon = RunOrder | PauseOrder | StopOrder | Synced | Ack | Leave | Refused
 
 
@@ -278,6 +278,12 @@ def from_daemon(plain: Mapping[str, Any]) -> FromDaemon:
     """A message of the daemon."""
     message: FromDaemon = _converted(plain, FromDaemon)
     return message
+
+
+def job_progress(said: Mapping[str, Any]) -> JobProgress:
+    """What is of the right type; the rest is left out."""
+    found: JobProgress = msgspec.convert(_known_progress(said), JobProgress)
+    return found
 
 
 def plain(message: msgspec.Struct) -> dict[str, Any]:

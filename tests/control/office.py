@@ -17,9 +17,9 @@ from weft.control.loop.inputs import (
     Cancel,
     Hold,
     Input,
+    InstantOutcome,
     NodeConnected,
     NodeDevices,
-    Outcome,
     PendingRun,
     Release,
     Submit,
@@ -67,7 +67,7 @@ def request(**asked: Any) -> Submit:
     return Submit(made.complete(), made.env or {}, made.request_id)
 
 
-def batch_of(outcome: Outcome, now: float) -> Batch:
+def batch_of(outcome: InstantOutcome, now: float) -> Batch:
     return Batch(
         Mark(now, "this boot", now),
         outcome.facts,
@@ -209,7 +209,7 @@ class Office:
     def loaded(self) -> ControlState:
         return load_control_state(self.store, self.new_policy(), self.quotas)
 
-    def instant(self, *inputs: Input, after_s: float = 1.0) -> Outcome:
+    def instant(self, *inputs: Input, after_s: float = 1.0) -> InstantOutcome:
         """Decided, on disk, and told to the node."""
         self.now += after_s
         outcome = self.control.handle(inputs, self.now)
@@ -224,11 +224,11 @@ class Office:
             raise answer
         return answer
 
-    def hello(self, found: list[dict[str, Any]]) -> Outcome:
+    def hello(self, found: list[dict[str, Any]]) -> InstantOutcome:
         self.node.hello()
         return self.instant(NodeConnected(MACHINE, found, self.boot_id))
 
-    def reboot(self, found: list[dict[str, Any]]) -> Outcome:
+    def reboot(self, found: list[dict[str, Any]]) -> InstantOutcome:
         """The machine is started anew: of what ran there is nothing left."""
         self.boot_id += " again"
         self.node.attempts.clear()
@@ -273,7 +273,7 @@ class Office:
         orders = self.instant(Tick(), after_s=after_s).orders
         return orders + self.hear(0.0)
 
-    def tell_devices(self, found: list[dict[str, Any]]) -> Outcome:
+    def tell_devices(self, found: list[dict[str, Any]]) -> InstantOutcome:
         return self.instant(NodeDevices(found))
 
     def restart(self) -> None:

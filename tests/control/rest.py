@@ -18,7 +18,7 @@ from weft.control.clock import Clock
 from weft.control.coordinator_session import CoordinatorSession
 from weft.control.loop.inputs import Input
 from weft.control.loop.writer import Writer
-from weft.control.service import Service
+from weft.control.service import ControlService
 from weft.control.store.log_store import LogStore
 from weft.control.store.replay import load_control_state
 from weft.home import Home
@@ -55,7 +55,7 @@ class Served:
             30.0,
             5_000,
         )
-        self.service = Service(home, store, self.writer, session.link, named, Settings())
+        self.service = ControlService(home, store, self.writer, session.link, named, Settings())
         config = uvicorn.Config(make_app(self.service), port=0, log_config=None, access_log=False, lifespan="off")
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -21,18 +21,18 @@ from weft.control.loop.inputs import (
     ChangePolicy,
     Hold,
     Input,
+    InstantOutcome,
     Measurement,
     NodeConnected,
     NodeDevices,
-    Outcome,
-    Pause,
+    PauseByOwner,
     Release,
     StopAll,
     Submit,
     Tick,
 )
 from weft.control.loop.inventory import computing, place_of
-from weft.control.loop.job_state import Ending, JobState
+from weft.control.loop.job_state import JobEnding, JobState
 from weft.core.errors import InputError, WeftError
 from weft.core.events import Measured
 from weft.core.reasons import Code
@@ -70,11 +70,11 @@ class AnythingAtADesk(RuleBasedStateMachine):
         self.submitted: set[str] = set()
         self.said: list[AttemptReport] = []
         self.asked_again: list[tuple[Submit, Any]] = []
-        self.endings: dict[str, Ending] = {}
+        self.endings: dict[str, JobEnding] = {}
 
     # ---- one instant
 
-    def instant(self, pause_s: float, *inputs: Input) -> Outcome:
+    def instant(self, pause_s: float, *inputs: Input) -> InstantOutcome:
         outcome = self.office.instant(*inputs, after_s=pause_s)
         self.said += [word for word in inputs if isinstance(word, AttemptReport)]
         for wish, answer in zip(inputs, outcome.answers, strict=True):
@@ -86,7 +86,7 @@ class AnythingAtADesk(RuleBasedStateMachine):
         self.check(outcome)
         return outcome
 
-    def check(self, outcome: Outcome) -> None:
+    def check(self, outcome: InstantOutcome) -> None:
         office = self.office
         office.check_disk()
         states = office.states()
@@ -162,7 +162,9 @@ class AnythingAtADesk(RuleBasedStateMachine):
 
     @rule(
         pause_s=PAUSES_S,
-        kinds=st.lists(st.sampled_from((Cancel, Hold, Pause, Pause, Release, Release)), min_size=1, max_size=2),
+        kinds=st.lists(
+            st.sampled_from((Cancel, Hold, PauseByOwner, PauseByOwner, Release, Release)), min_size=1, max_size=2
+        ),
         at=PLACES,
         is_array=st.booleans(),
     )

@@ -12,7 +12,7 @@ from office import Office, Open
 from weft.control.api.explain import in_words, preemptions
 from weft.control.api.views import Views, memory_json, nodes_json
 from weft.control.loop.inputs import AttemptReport, Tick
-from weft.control.loop.job_record import NOT_MEASURED, Memory, memory_of
+from weft.control.loop.job_record import NOT_MEASURED, DeviceMemory, memory_of
 from weft.control.store.log_schema import scripts, upgrade
 from weft.control.store.log_store import LogStore
 from weft.core.plain import plain_reason
@@ -36,12 +36,12 @@ def shown(control: Office, job_id: str) -> Any:
 
 def test_an_attempt_of_which_nothing_is_measured_changes_nothing_and_the_peak_only_rises() -> None:
     memory = NOT_MEASURED.after(MEASURED)
-    assert memory == Memory(100, 30, 20, 110)
+    assert memory == DeviceMemory(100, 30, 20, 110)
     assert memory.after({"peak_bytes": 0}) is memory
     assert memory.after({}) is memory
-    assert memory.after({**MEASURED, "persistent_bytes": 50, "peak_bytes": 60}) == Memory(50, 30, 20, 110)
+    assert memory.after({**MEASURED, "persistent_bytes": 50, "peak_bytes": 60}) == DeviceMemory(50, 30, 20, 110)
     assert (memory.needs_bytes, NOT_MEASURED.needs_bytes) == (130, None)
-    assert (memory.on_device_bytes, Memory(1, 0, 5).on_device_bytes) == (110, 0)
+    assert (memory.on_device_bytes, DeviceMemory(1, 0, 5).on_device_bytes) == (110, 0)
 
 
 def test_a_page_that_a_job_has_written_over_is_no_reason_to_fail() -> None:
@@ -52,7 +52,7 @@ def test_null_is_what_is_not_known() -> None:
     unknown = dict.fromkeys(MEASURED)
     assert memory_json(NOT_MEASURED, {"ntasks": 1}) == {**unknown, "limit_bytes": None}
     assert memory_json(NOT_MEASURED, {"ntasks": 2, "gpu_mem_bytes": 5}) == {**unknown, "limit_bytes": 10}
-    assert memory_json(Memory(**MEASURED), {"ntasks": 1}) == {**MEASURED, "limit_bytes": None}
+    assert memory_json(DeviceMemory(**MEASURED), {"ntasks": 1}) == {**MEASURED, "limit_bytes": None}
 
 
 def test_it_is_known_while_the_job_runs_and_when_it_has_ended(office: Open) -> None:
@@ -75,7 +75,7 @@ def test_it_outlives_the_daemon_and_the_attempt(office: Open) -> None:
     control.end("1", exit_code=1)
     control.check_disk()
     control.restart()
-    assert control.control.records["1"].memory == Memory(**MEASURED)
+    assert control.control.records["1"].memory == DeviceMemory(**MEASURED)
 
 
 def test_one_that_leaves_with_a_checkpoint_has_told_what_it_needs(office: Open) -> None:
@@ -84,7 +84,7 @@ def test_one_that_leaves_with_a_checkpoint_has_told_what_it_needs(office: Open) 
     control.instant(Tick(), after_s=10.0)
     control.node.reports.clear()
     control.instant(AttemptReport("1", 1, "left", {"step": 4, "waited_s": 0.0, "progress": MEASURED}))
-    assert control.control.records["1"].memory == Memory(**MEASURED)
+    assert control.control.records["1"].memory == DeviceMemory(**MEASURED)
     control.check_disk()
 
 

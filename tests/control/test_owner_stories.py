@@ -7,7 +7,7 @@ import json
 import pytest
 from office import Open, kinds, request
 
-from weft.control.loop.inputs import Cancel, Pause
+from weft.control.loop.inputs import Cancel, PauseByOwner
 from weft.control.loop.requests import ConflictError, NotFoundError
 from weft.control.service import resubmission
 from weft.core.reasons import Code
@@ -18,7 +18,7 @@ GB = 1 << 30
 def test_a_pause_frees_the_device_and_only_its_owner_ends_it(office: Open) -> None:
     control = office(1)
     control.submit()
-    orders = control.instant(Pause("1")).orders
+    orders = control.instant(PauseByOwner("1")).orders
     assert kinds(orders) == [("pause", "1", 1)]
     assert orders[0]["needs_bytes"] == 0
     control.hear()
@@ -35,7 +35,7 @@ def test_a_pause_frees_the_device_and_only_its_owner_ends_it(office: Open) -> No
 def test_a_paused_job_is_told_when_others_come_who_may_need_its_memory(office: Open) -> None:
     control = office(1)
     control.submit(gpu_mem_bytes=3 * GB)
-    control.instant(Pause("1"))
+    control.instant(PauseByOwner("1"))
     control.hear()
     orders = control.instant(request(gpu_mem_bytes=6 * GB)).orders
     assert kinds(orders) == [("pause", "1", 1), ("run", "2", 1)]
@@ -46,12 +46,12 @@ def test_a_paused_job_is_told_when_others_come_who_may_need_its_memory(office: O
 def test_a_pause_said_again_changes_nothing_and_one_that_ends_is_not_paused(office: Open) -> None:
     control = office(1)
     control.submit()
-    assert control.ask(Pause("1")) == {"ids": ["1"]}
-    assert control.ask(Pause("1")) == {"ids": []}
+    assert control.ask(PauseByOwner("1")) == {"ids": ["1"]}
+    assert control.ask(PauseByOwner("1")) == {"ids": []}
     control.node.lingers = True
     control.ask(Cancel("1"))
     with pytest.raises(ConflictError, match="is being ended"):
-        control.ask(Pause("1"))
+        control.ask(PauseByOwner("1"))
     control.node.end("1", 143)
     control.hear()
     assert control.states() == {"1": "CANCELLED"}
@@ -61,7 +61,7 @@ def test_a_paused_job_that_left_with_a_checkpoint_stays_paused_and_goes_on_from_
     control = office(1)
     control.submit()
     control.node.leaves = True
-    control.instant(Pause("1"))
+    control.instant(PauseByOwner("1"))
     control.hear()
     assert (control.states()["1"], control.reason("1")) == ("PENDING", "paused by its owner")
     control.restart()
@@ -72,7 +72,7 @@ def test_a_paused_job_that_left_with_a_checkpoint_stays_paused_and_goes_on_from_
 def test_a_paused_element_keeps_its_place_within_the_limit_of_its_array(office: Open) -> None:
     control = office(2)
     control.submit(array="1-3%1")
-    control.instant(Pause("1_1"))
+    control.instant(PauseByOwner("1_1"))
     control.hear()
     assert control.states() == {"1_1": "PAUSED", "1_2": "PENDING", "1_3": "PENDING"}
     assert Code.ARRAY_LIMIT in control.control.job("1_2").held_for

@@ -17,7 +17,7 @@ import pytest
 from office import BEGIN, batch_of, request
 
 from weft.control.clock import Mark
-from weft.control.loop.inputs import Outcome
+from weft.control.loop.inputs import InstantOutcome
 from weft.control.loop.job_record import JobRecord
 from weft.control.loop.job_state import JobState
 from weft.control.store import log_store as stores
@@ -219,7 +219,7 @@ def test_a_request_is_answered_with_one_number_for_ever(store: LogStore) -> None
 def test_on_a_full_disk_nothing_of_the_instant_is_there(store: LogStore) -> None:
     written(store)
     store._db.execute("PRAGMA max_page_count = 1")  # it is set to what there is
-    outcome = Outcome(facts=[Fact("Woken", None, {"filler": "x" * 4000}) for _ in range(1_000)])
+    outcome = InstantOutcome(facts=[Fact("Woken", None, {"filler": "x" * 4000}) for _ in range(1_000)])
     with pytest.raises(StoreError, match="database or disk is full") as refused:
         store.commit(batch_of(outcome, BEGIN + 1))
     assert refused.value.hint.startswith("free some space")

@@ -34,7 +34,7 @@ MOST_CONNECTIONS = 16
 log = logging.getLogger(__name__)
 
 
-class Connection:
+class NodeConnection:
     """One connection to the node socket."""
 
     def __init__(self, stream: asyncio.StreamWriter) -> None:
@@ -68,10 +68,10 @@ class CoordinatorLink:
 
     def __init__(
         self,
-        receive: Callable[[FromCoordinator, Connection], Awaitable[None]],
+        receive: Callable[[FromCoordinator, NodeConnection], Awaitable[None]],
         is_coordinator: Callable[[int], bool] = lambda pid: True,
     ) -> None:
-        self.current: Connection | None = None
+        self.current: NodeConnection | None = None
         """The connection of the coordinator."""
         self.heard_s = time.monotonic()
         self.skipped = 0
@@ -80,7 +80,7 @@ class CoordinatorLink:
         """Why the last hello of a coordinator was refused."""
         self._receive = receive
         self._is_coordinator = is_coordinator
-        self._connections: list[Connection] = []
+        self._connections: list[NodeConnection] = []
 
     @property
     def is_up(self) -> bool:
@@ -98,7 +98,7 @@ class CoordinatorLink:
 
     async def _serve(self, reader: asyncio.StreamReader, stream: asyncio.StreamWriter) -> None:
         self._make_room()
-        connection = Connection(stream)
+        connection = NodeConnection(stream)
         self._connections.append(connection)
         try:
             while await self._take_next(reader, connection):
@@ -119,7 +119,7 @@ class CoordinatorLink:
         if len(others) >= MOST_CONNECTIONS:
             others[0].abort()
 
-    async def _take_next(self, reader: asyncio.StreamReader, connection: Connection) -> bool:
+    async def _take_next(self, reader: asyncio.StreamReader, connection: NodeConnection) -> bool:
         """Whether to go on. A malformed line of the coordinator is skipped; any other process is disconnected."""
         try:
             async with asyncio.timeout(None if self.current is connection else HELLO_S):
@@ -141,7 +141,7 @@ class CoordinatorLink:
             self.skip(f"{type(error).__name__}: {error}", error)
         return True
 
-    async def _take(self, read: dict[str, Any], connection: Connection) -> None:
+    async def _take(self, read: dict[str, Any], connection: NodeConnection) -> None:
         try:
             message = from_coordinator(read)
         except ProtocolError as error:
@@ -152,7 +152,7 @@ class CoordinatorLink:
         with self._hearing():
             await self._receive(message, connection)
 
-    async def _greeted(self, read: dict[str, Any], connection: Connection) -> bool:
+    async def _greeted(self, read: dict[str, Any], connection: NodeConnection) -> bool:
         """Whether this hello is a coordinator's. A process that may not be one is told nothing."""
         pid = connection.pid
         if not self._is_coordinator(pid):

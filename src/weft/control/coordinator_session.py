@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from weft.control.coordinator_link import Connection, CoordinatorLink
+from weft.control.coordinator_link import CoordinatorLink, NodeConnection
 from weft.control.loop.inputs import (
     AttemptReport,
     Input,
@@ -38,7 +38,7 @@ from weft.protocol import (
     Hello,
     Leave,
     MeasuredRate,
-    Progress,
+    ProgressUpdate,
     Report,
     StopOrder,
     Synced,
@@ -111,7 +111,7 @@ class CoordinatorSession:
             self.link.current.send(Leave())
             await self.link.current.drain()
 
-    def _send(self, order: Order, connection: Connection) -> None:
+    def _send(self, order: Order, connection: NodeConnection) -> None:
         key = _key(order)
         try:
             connection.send(self.completed(order))
@@ -147,7 +147,7 @@ class CoordinatorSession:
 
     # ---- messages of the coordinator
 
-    async def _receive(self, message: FromCoordinator, connection: Connection) -> None:
+    async def _receive(self, message: FromCoordinator, connection: NodeConnection) -> None:
         match message:
             case Hello():
                 try:
@@ -164,11 +164,11 @@ class CoordinatorSession:
                 measurement = measurement_of(message)
                 if measurement is not None:
                     self._begin(self._observed(measurement))
-            case Progress():
+            case ProgressUpdate():
                 self._reported = [each[:WARNING_LETTERS] for each in message.warnings[:MOST_WARNINGS]]
                 self._begin(self._observed(ProgressReport({job: plain(each) for job, each in message.jobs.items()})))
 
-    async def _settled(self, found: NodeConnected | NodeDevices, connection: Connection) -> None:
+    async def _settled(self, found: NodeConnected | NodeDevices, connection: NodeConnection) -> None:
         """If it cannot be written the connection is closed, and the hello comes again."""
         try:
             await self._ask(found)
@@ -176,7 +176,7 @@ class CoordinatorSession:
             log.warning("the connection to the coordinator is closed: %s", error)
             connection.close()
 
-    async def _report(self, message: Report, connection: Connection) -> None:
+    async def _report(self, message: Report, connection: NodeConnection) -> None:
         report = report_of(message)
         if report is None:
             self.link.skip(f"a report of job {message.job[:40]} that is malformed")

@@ -23,7 +23,7 @@ from weft.control.coordinator_process import CoordinatorProcess
 from weft.control.coordinator_session import CoordinatorSession
 from weft.control.loop.control_state import ControlState
 from weft.control.loop.writer import Writer
-from weft.control.service import PATIENCE_S, Service
+from weft.control.service import PATIENCE_S, ControlService
 from weft.control.store.home_log import LogUpkeep, folded, open_log
 from weft.control.store.log_store import LogStore
 from weft.core.errors import InputError, WeftError
@@ -62,10 +62,10 @@ async def serve(
         policy = service.new_policy() if service else named.build()
         return folded(home, store, policy, settings.quotas, settings.startup_s)
 
-    service: Service | None = None
+    service: ControlService | None = None
     writer = Writer(store, clock, load, session.send, settings.log_days, settings.snapshot_rows)
     session.join(writer)
-    service = Service(home, store, writer, session.link, named, filed, settings.stop_grace_s + PATIENCE_S)
+    service = ControlService(home, store, writer, session.link, named, filed, settings.stop_grace_s + PATIENCE_S)
     care = LogUpkeep(home, store, settings.backup_every_s)
     supervision = (
         CoordinatorProcess(home, session, settings.devices, settings.silent_s, settings.fence) if has_node else None
@@ -115,7 +115,7 @@ async def serve(
     forget_run_folder(home.run)
 
 
-def _web_server(service: Service) -> uvicorn.Server:
+def _web_server(service: ControlService) -> uvicorn.Server:
     config = uvicorn.Config(
         make_app(service),
         http=RestConnection,

@@ -20,7 +20,7 @@ from weft.control.coordinator_link import CoordinatorLink
 from weft.control.loop.control_state import ControlState
 from weft.control.loop.inputs import ChangePolicy, Input, StopAll, Submit
 from weft.control.loop.job_record import JobRecord
-from weft.control.loop.requests import ArrayError, ConflictError, no_such_job
+from weft.control.loop.requests import ArrayIdError, ConflictError, no_such_job
 from weft.control.loop.writer import Counts, Writer
 from weft.control.store.log_store import LogStore, Row
 from weft.control.store.replay import recall
@@ -80,7 +80,7 @@ async def _run(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(threads, work)
 
 
-class Service:
+class ControlService:
     def __init__(
         self,
         home: Home,
@@ -185,7 +185,7 @@ class Service:
         if elements:
             named = ", ".join(element["id"] for element in elements[:5])
             more = ", …" if len(elements) > 5 else ""
-            raise ArrayError(
+            raise ArrayIdError(
                 f"{job_id} is an array", f"weft status {elements[0]['id']}; its elements are {named}{more}"
             )
         raise no_such_job(job_id)

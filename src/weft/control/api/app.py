@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from weft import __version__
-from weft.control.api import response_schemas as answers
+from weft.control.api import response_schemas as schemas
 from weft.control.api.connections import BodyLimits
 from weft.control.api.explain import events, why_ended, why_live, with_estimate
 from weft.control.api.listings import MOST_A_PAGE, PageQuery, expanded
@@ -34,11 +34,11 @@ from weft.control.api.request_schemas import (
     Shutdown,
 )
 from weft.control.api.views import Json, nodes_json
-from weft.control.loop.inputs import Cancel, Hold, Pause, Release, Submit
+from weft.control.loop.inputs import Cancel, Hold, PauseByOwner, Release, Submit
 from weft.control.loop.job_state import JobState
-from weft.control.loop.requests import ArrayError, ConflictError, NotFoundError
+from weft.control.loop.requests import ArrayIdError, ConflictError, NotFoundError
 from weft.control.loop.writer import LeavingError
-from weft.control.service import Service
+from weft.control.service import ControlService
 from weft.control.store.log_store import StoreError
 from weft.core.errors import InputError, WeftError
 from weft.limits import body_bytes
@@ -63,7 +63,7 @@ MOST_NAMED = 1_000
 """Ids in one request; the number of an array is one of them."""
 Cursor = Annotated[str | None, Query(pattern=ID, description="next_cursor of the page before")]
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    code: {"model": answers.Problem, "description": text}
+    code: {"model": schemas.Problem, "description": text}
     for code, text in (
         (400, "What was asked for cannot be done as written"),
         (404, "Nothing has that name"),
@@ -90,7 +90,7 @@ class Encoded(Response):
     media_type = "application/json"
 
 
-def make_app(service: Service) -> FastAPI:
+def make_app(service: ControlService) -> FastAPI:
     app = FastAPI(
         title="weft",
         version=__version__,
@@ -112,18 +112,18 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
-def _jobs(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/jobs", status_code=201, response_model=answers.Submitted)
+def _jobs(app: FastAPI, service: ControlService) -> None:
+    @app.post("/v1/jobs", status_code=201, response_model=schemas.SubmittedModel)
     async def submit(request: JobRequest) -> Response:
         asked = request.complete()
         if request.begin_at is not None:  # by the clock on the wall; the daemon's own goes on evenly
             asked["begin_at"] = service.clock.peek() + (request.begin_at - time.time())
         return Plain(await service.ask(Submit(asked, request.environment, request.request_id)), 201)
 
-    @app.get("/v1/jobs", response_model=answers.Jobs)
+    @app.get("/v1/jobs", response_model=schemas.Jobs)
     async def jobs(
         all: bool = False,  # noqa: A002 - as it is called in the query
-        state: answers.JobState | None = None,
+        state: JobState | None = None,
         name: Annotated[str | None, Query(max_length=200)] = None,
         tenant: Annotated[str | None, Query(max_length=200)] = None,
         prefix: Annotated[str | None, Query(pattern="^[0-9_]{1,30}$", description="of its id")] = None,
@@ -132,7 +132,7 @@ def _jobs(app: FastAPI, service: Service) -> None:
     ) -> Response:
         return Encoded(await service.page(PageQuery(state, name, tenant, prefix, all, cursor, limit)))
 
-    @app.get("/v1/wait", response_model=answers.Waited)
+    @app.get("/v1/wait", response_model=schemas.Waited)
     async def wait_for(
         id: Annotated[list[Reference], Query(min_length=1, max_length=MOST_NAMED)],  # noqa: A002
         any: bool = False,  # noqa: A002
@@ -140,28 +140,28 @@ def _jobs(app: FastAPI, service: Service) -> None:
     ) -> Response:
         return Plain(await service.wait_for(id, any, timeout_s))
 
-    @app.get("/v1/ids", response_model=answers.Changed)
+    @app.get("/v1/ids", response_model=schemas.Changed)
     async def ids(id: Annotated[list[Reference], Query(min_length=1, max_length=MOST_NAMED)]) -> Response:  # noqa: A002
         return Plain({"ids": await service.readers.aside(expanded, service.store, id)})
 
-    @app.get("/v1/arrays/{array}", response_model=answers.Array)
+    @app.get("/v1/arrays/{array}", response_model=schemas.Array)
     async def array(array: Annotated[str, InPath(pattern=NUMBER)]) -> Response:
         return Plain(await service.array(array))
 
-    @app.get("/v1/history", response_model=answers.Jobs)
+    @app.get("/v1/history", response_model=schemas.Jobs)
     async def history(limit: Limit = 100, cursor: Cursor = None) -> Response:
         return Encoded(await service.history(limit, cursor))
 
 
-def _one_job(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/jobs/{job_id}", response_model=answers.OneJob)
+def _one_job(app: FastAPI, service: ControlService) -> None:
+    @app.get("/v1/jobs/{job_id}", response_model=schemas.OneJob)
     async def job(job_id: JobId) -> Response:
         def look() -> Json:
             return {**service.job(job_id), "env": dict.fromkeys(service.variables(job_id), "(hidden)")}
 
         return Plain(await service.readers.look(look))
 
-    @app.get("/v1/jobs/{job_id}/wait", response_model=answers.Job)
+    @app.get("/v1/jobs/{job_id}/wait", response_model=schemas.JobModel)
     async def wait(
         job_id: JobId,
         timeout_s: Timeout = 30.0,
@@ -172,7 +172,7 @@ def _one_job(app: FastAPI, service: Service) -> None:
 
         return Plain(await service.wait_until(job_id, is_so, timeout_s))
 
-    @app.get("/v1/jobs/{job_id}/why", response_model=answers.Why)
+    @app.get("/v1/jobs/{job_id}/why", response_model=schemas.Why)
     async def why(job_id: JobId) -> Response:
         def look() -> Json:
             if job_id not in service.control.records:
@@ -182,7 +182,7 @@ def _one_job(app: FastAPI, service: Service) -> None:
 
         return Plain(await with_estimate(await service.readers.look(look)))
 
-    @app.get("/v1/jobs/{job_id}/history", response_model=answers.Happenings)
+    @app.get("/v1/jobs/{job_id}/history", response_model=schemas.Happenings)
     async def history_of(job_id: JobId) -> Response:
         await service.readers.look(service.check_known, job_id)
         return Plain({"events": await service.readers.aside(lambda: events(service.store.all("log_of_job", job_id)))})
@@ -209,35 +209,35 @@ def _one_job(app: FastAPI, service: Service) -> None:
         return StreamingResponse(_pieces(service, job_id, path, offset, follow), media_type="text/plain; charset=utf-8")
 
 
-def _changes(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/jobs/{job_id}/cancel", response_model=answers.Changed)
+def _changes(app: FastAPI, service: ControlService) -> None:
+    @app.post("/v1/jobs/{job_id}/cancel", response_model=schemas.Changed)
     async def cancel(job_id: JobId) -> Response:
         return Plain(await service.ask(Cancel(job_id)))
 
-    @app.post("/v1/jobs/{job_id}/hold", response_model=answers.Changed)
+    @app.post("/v1/jobs/{job_id}/hold", response_model=schemas.Changed)
     async def hold(job_id: JobId) -> Response:
         return Plain(await service.ask(Hold(job_id)))
 
-    @app.post("/v1/jobs/{job_id}/pause", response_model=answers.Changed)
+    @app.post("/v1/jobs/{job_id}/pause", response_model=schemas.Changed)
     async def pause(job_id: JobId) -> Response:
-        return Plain(await service.ask(Pause(job_id)))
+        return Plain(await service.ask(PauseByOwner(job_id)))
 
-    @app.post("/v1/jobs/{job_id}/release", response_model=answers.Changed)
-    @app.post("/v1/jobs/{job_id}/resume", response_model=answers.Changed)
+    @app.post("/v1/jobs/{job_id}/release", response_model=schemas.Changed)
+    @app.post("/v1/jobs/{job_id}/resume", response_model=schemas.Changed)
     async def release(job_id: JobId) -> Response:
         return Plain(await service.ask(Release(job_id)))
 
-    @app.post("/v1/jobs/{job_id}/rerun", status_code=201, response_model=answers.Submitted)
+    @app.post("/v1/jobs/{job_id}/rerun", status_code=201, response_model=schemas.SubmittedModel)
     async def rerun(job_id: JobId, asked: Rerun | None = None) -> Response:
         return Plain(await service.rerun(job_id, asked.request_id if asked else None), 201)
 
 
-def _around(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/health", response_model=answers.Health)
+def _around(app: FastAPI, service: ControlService) -> None:
+    @app.get("/v1/health", response_model=schemas.Health)
     async def health() -> Response:
         return Plain(service.health())  # from what the writer has published: it is not waited for
 
-    @app.get("/v1/nodes", response_model=answers.Nodes)
+    @app.get("/v1/nodes", response_model=schemas.Nodes)
     async def nodes() -> Response:
         return Plain({"nodes": await service.readers.look(lambda: nodes_json(service.control, service.link.is_up))})
 
@@ -249,7 +249,7 @@ def _around(app: FastAPI, service: Service) -> None:
     async def change_policy(wanted: PolicyName) -> Response:
         return Plain(await service.change_policy(wanted.policy))
 
-    @app.post("/v1/shutdown", response_model=answers.GoingDown)
+    @app.post("/v1/shutdown", response_model=schemas.GoingDown)
     async def shutdown(how: Shutdown) -> Response:
         return Plain(await service.shut_down(how.stop_jobs))
 
@@ -265,7 +265,7 @@ def _around(app: FastAPI, service: Service) -> None:
         return HTMLResponse(resources.files("weft.control.api").joinpath("docs.html").read_text(encoding="utf-8"))
 
 
-async def _pieces(service: Service, job_id: str, path: Path, offset: int, follow: bool) -> AsyncIterator[bytes]:
+async def _pieces(service: ControlService, job_id: str, path: Path, offset: int, follow: bool) -> AsyncIterator[bytes]:
     """A log from an offset on; followed, until its job is over and everything is read.
 
     It is not kept open: a client may take its time.
@@ -284,7 +284,7 @@ async def _pieces(service: Service, job_id: str, path: Path, offset: int, follow
 async def _say_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WeftError)
     code = next(code for kind, code in CODES if isinstance(error, kind))
-    is_array = {"array": True} if isinstance(error, ArrayError) else {}
+    is_array = {"array": True} if isinstance(error, ArrayIdError) else {}
     return Plain({"error": error.message, "hint": error.hint, **is_array}, code)
 
 

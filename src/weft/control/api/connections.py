@@ -145,7 +145,7 @@ def _refuse(connection: socket.socket) -> None:
         connection.close()
 
 
-class RefusedError(Exception):
+class BodyRefusedError(Exception):
     def __init__(self, refusal: tuple[int, str, str], *arguments: object) -> None:
         code, message, self.hint = refusal
         self.code, self.message = code, message.format(*arguments)
@@ -207,19 +207,19 @@ class BodyLimits:
                 await self._answer(await self._read(receive, self._most_bytes), scope, receive, send)
             finally:
                 self._turns.release()
-        except RefusedError as refused:
+        except BodyRefusedError as refused:
             await _say(refused, send)
 
     def _check(self, size_bytes: int) -> None:
         if size_bytes > self._most_bytes:
-            raise RefusedError(TOO_LARGE, self._most_bytes)
+            raise BodyRefusedError(TOO_LARGE, self._most_bytes)
 
     async def _turn(self) -> None:
         try:
             async with asyncio.timeout(TURN_S):
                 await self._turns.acquire()
         except TimeoutError:
-            raise RefusedError(BUSY) from None
+            raise BodyRefusedError(BUSY) from None
 
     async def _read(self, receive: Receive, most_bytes: int) -> bytes | None:
         """The whole body; None if the client went away before its end."""
@@ -237,7 +237,7 @@ class BodyLimits:
                     if not message.get("more_body"):
                         return bytes(body)
         except TimeoutError:
-            raise RefusedError(TOO_SLOW, allowed_s) from None
+            raise BodyRefusedError(TOO_SLOW, allowed_s) from None
 
     async def _answer(self, body: bytes | None, scope: Scope, receive: Receive, send: Send) -> None:
         if body is None:
@@ -258,7 +258,7 @@ def _content_length(scope: Scope) -> int | None:
     return int(found.get(b"content-length", b"0"))
 
 
-async def _say(refused: RefusedError, send: Send) -> None:
+async def _say(refused: BodyRefusedError, send: Send) -> None:
     """The rest of the body is read and dropped by the web server, so that the client gets to read this."""
     text = json.dumps({"error": refused.message, "hint": refused.hint}).encode("ascii")
     headers: list[tuple[bytes, Any]] = [

@@ -11,7 +11,7 @@ from weft.control.api.views import Json, memory_json, nodes_json
 from weft.control.loop.inventory import neighbours_by_job
 from weft.control.loop.job_state import JobState
 from weft.control.loop.reports import interference_ratio
-from weft.control.service import Service
+from weft.control.service import ControlService
 from weft.control.store.log_store import LogStore
 from weft.core.reasons import Code
 from weft.core.value import value
@@ -51,7 +51,7 @@ class SeenNow:
     jobs: Sequence[SeenJob]
 
 
-def seen_now(service: Service) -> SeenNow:
+def seen_now(service: ControlService) -> SeenNow:
     """To be called while no instant is under way."""
     control, is_up = service.control, service.link.is_up
     beside = neighbours_by_job(control.scheduler.ledger)

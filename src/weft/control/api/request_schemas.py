@@ -108,7 +108,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-class Window(Strict):
+class TerminalWindow(Strict):
     rows: int = Field(24, ge=1, le=10_000)
     cols: int = Field(80, ge=1, le=10_000)
 
@@ -160,7 +160,7 @@ class JobRequest(Strict):
     types: list[DeviceType] | None = Field(None, min_length=1, max_length=100)
     stdin: bool = False
     split: bool = False
-    tty: Window | None = None
+    tty: TerminalWindow | None = None
     request_id: RequestId | None = None
 
     @field_validator("array")

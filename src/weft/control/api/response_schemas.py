@@ -6,12 +6,11 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from weft.control.loop.job_state import JobState
 from weft.core.words import WAITED
 
-JobState = Literal["PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED"]
 
-
-class Submitted(BaseModel):
+class SubmittedModel(BaseModel):
     id: str
     ids: list[str] = Field(description="of an array, those of its elements")
 
@@ -30,7 +29,7 @@ class Problem(BaseModel):
     array: bool = Field(False, description="whether the id is that of an array: /v1/arrays tells of it")
 
 
-class Memory(BaseModel):
+class MemoryModel(BaseModel):
     """On its devices, over all its tasks, as the native library measures it; null where there is none."""
 
     persistent_bytes: int | None = Field(description="what outlives a step: the model, the optimizer's state")
@@ -40,7 +39,7 @@ class Memory(BaseModel):
     limit_bytes: int | None = Field(description="what it may use, if it said so")
 
 
-class Loss(BaseModel):
+class LossModel(BaseModel):
     """The attempt before the present one was lost: how it would have ended is not known."""
 
     attempt: int
@@ -49,7 +48,7 @@ class Loss(BaseModel):
     step: int = Field(description="where the next attempt begins: at its last checkpoint; 0 is the beginning")
 
 
-class Job(BaseModel):
+class JobModel(BaseModel):
     id: str
     name: str
     tenant: str
@@ -80,7 +79,7 @@ class Job(BaseModel):
     preemptions: int
     unseats: int = Field(description="how often it had to leave a seat on devices of others")
     losses: int = Field(description="how many of its attempts were lost")
-    loss: Loss | None = Field(description="the loss after which its present attempt began, or its next one will")
+    loss: LossModel | None = Field(description="the loss after which its present attempt began, or its next one will")
     guaranteed: bool = Field(description="whether it has a part of its tenant's quota now")
     guest: bool = Field(description="whether it computes on devices that it does not hold")
     beside: list[str] = Field(description="the other jobs that compute on its devices")
@@ -102,17 +101,17 @@ class Job(BaseModel):
     log: str
     pids: list[int]
     host_bytes: int
-    memory: Memory
+    memory: MemoryModel
 
 
-class OneJob(Job):
+class OneJob(JobModel):
     env: dict[str, str] = Field(description="the names are true, the values hidden")
 
 
 class Jobs(BaseModel):
     """A page. Jobs that come or go between two pages make no other job appear twice, or not at all."""
 
-    jobs: list[Job]
+    jobs: list[JobModel]
     total: int = Field(description="of all pages together, as of now")
     next_cursor: str | None = Field(description="for the next page; null: this is the last")
 
@@ -198,7 +197,7 @@ class Why(BaseModel):
     reason: str
     guest: bool = Field(description="whether it computes on devices that it does not hold")
     beside: list[str] = Field(description="the other jobs that compute on its devices")
-    loss: Loss | None = Field(description="the loss after which its present attempt began, or its next one will")
+    loss: LossModel | None = Field(description="the loss after which its present attempt began, or its next one will")
     rule: str
     ahead: list[Ahead]
     ahead_count: int
@@ -219,7 +218,7 @@ class Happenings(BaseModel):
     events: list[Happening]
 
 
-class Device(BaseModel):
+class DeviceModel(BaseModel):
     index: int
     kind: str
     type: str
@@ -233,16 +232,16 @@ class Device(BaseModel):
     used_bytes: int = Field(description="by the jobs that run there, as far as it is measured")
 
 
-class Node(BaseModel):
+class NodeModel(BaseModel):
     name: str
     state: Literal["up", "away"]
     cpus: int | None = Field(description="CPU cores that jobs may use")
     cpus_declared: int | None = Field(description="of these, what the jobs that compute have declared to need")
-    devices: list[Device]
+    devices: list[DeviceModel]
 
 
 class Nodes(BaseModel):
-    nodes: list[Node]
+    nodes: list[NodeModel]
 
 
 class LostJob(BaseModel):

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.control.loop.control_state import ControlState
 from weft.control.loop.inventory import neighbours_by_job, place_of
-from weft.control.loop.job_record import JobRecord, Memory, declared_bytes, memory_of
+from weft.control.loop.job_record import DeviceMemory, JobRecord, declared_bytes, memory_of
 from weft.control.loop.job_state import JobState, Loss
 from weft.control.loop.reports import interference_ratio
 from weft.core.bounds import cpus_left
@@ -56,7 +56,7 @@ class JobView:
     interference_ratio: float | None
     pids: tuple[int, ...]
     host_bytes: int
-    memory: Memory
+    memory: DeviceMemory
 
 
 class Views:
@@ -313,7 +313,7 @@ def described(job_id: str, request: Mapping[str, Any], home: Home) -> Json:
     }
 
 
-def memory_json(memory: Memory, request: Mapping[str, Any]) -> dict[str, int | None]:
+def memory_json(memory: DeviceMemory, request: Mapping[str, Any]) -> dict[str, int | None]:
     """Device memory as JSON; null is unknown."""
     measured = {name: size if memory.peak_bytes else None for name, size in memory.plain().items()}
     return {**measured, "limit_bytes": declared_bytes(request)}

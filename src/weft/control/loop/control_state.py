@@ -19,11 +19,11 @@ from weft.control.loop.inputs import (
     ChangePolicy,
     Hold,
     Input,
+    InstantOutcome,
     Measurement,
     NodeConnected,
     NodeDevices,
-    Outcome,
-    Pause,
+    PauseByOwner,
     ProgressReport,
     Release,
     StopAll,
@@ -32,7 +32,7 @@ from weft.control.loop.inputs import (
 )
 from weft.control.loop.inventory import Inventory, computing
 from weft.control.loop.job_record import JobRecord
-from weft.control.loop.job_state import Ending, JobState
+from weft.control.loop.job_state import JobEnding, JobState
 from weft.control.loop.lifecycle import end, hold_stopping
 from weft.control.loop.live_jobs import LiveJobs
 from weft.control.loop.reports import measured
@@ -85,13 +85,13 @@ class ControlState:
     wake_at: float = math.inf
     version: int = 0
     """Rises with every instant, so that views know when to look again."""
-    out: Outcome = field(default_factory=Outcome)
+    out: InstantOutcome = field(default_factory=InstantOutcome)
     touched: dict[str, None] = field(default_factory=dict)
     """The jobs whose rows have to be written."""
 
-    def handle(self, inputs: Sequence[Input], now: float) -> Outcome:
+    def handle(self, inputs: Sequence[Input], now: float) -> InstantOutcome:
         """All inputs of one instant, reports of nodes first, then one decision."""
-        self.out = out = Outcome(answers=[None] * len(inputs))
+        self.out = out = InstantOutcome(answers=[None] * len(inputs))
         self.touched = {}
         for at in sorted(range(len(inputs)), key=lambda at: not isinstance(inputs[at], AttemptReport)):
             try:
@@ -127,7 +127,7 @@ class ControlState:
                 self.apply(Released(record.id, Code.BACKING_OFF), now)
         for record, left_s in self._limited(now):
             if record.id in self.records and left_s <= EPSILON_S:
-                end(self, record, Ending(JobState.FAILED, TIMED_OUT.format(record.limit_s), TIMED_OUT_CODE), now)
+                end(self, record, JobEnding(JobState.FAILED, TIMED_OUT.format(record.limit_s), TIMED_OUT_CODE), now)
 
     def next_time(self, now: float) -> float:
         """When to come again though nothing happens."""
@@ -193,7 +193,7 @@ HANDLERS: dict[type, Callable[[ControlState, Any, float], Any]] = {
     Submit: requests.submit,
     Cancel: requests.cancel,
     Hold: requests.hold,
-    Pause: requests.pause,
+    PauseByOwner: requests.pause,
     Release: requests.release,
     ChangePolicy: requests.change_policy,
     StopAll: requests.stop_all,

@@ -198,4 +198,4 @@ def run_order(record: JobRecord, generation: int, devices: list[int], seat: Seat
         output=request.get("output"),
         name=record.name,
     )
-    return RunOrder(record.id, record.attempt, generation, devices, seat, launch)
+    return RunOrder(record.id, record.attempt, generation, devices, launch, seat)

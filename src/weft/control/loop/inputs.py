@@ -40,7 +40,7 @@ class Release:
 
 
 @value
-class Pause:
+class PauseByOwner:
     job_id: str
 
 
@@ -112,7 +112,7 @@ Input = (
     Submit
     | Cancel
     | Hold
-    | Pause
+    | PauseByOwner
     | Release
     | ChangePolicy
     | NodeConnected
@@ -137,7 +137,7 @@ Order = PendingRun | PauseOrder | StopOrder | Synced
 
 
 @dataclass
-class Outcome:
+class InstantOutcome:
     facts: list[Fact] = field(default_factory=list)
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     attempts: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)

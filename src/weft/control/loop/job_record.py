@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from weft.control.loop.job_state import NONE_AWAITED, Awaited, Ending, JobState, Loss
+from weft.control.loop.job_state import NONE_AWAITED, Awaited, JobEnding, JobState, Loss
 from weft.core.value import value
 from weft.core.values import JobClass, JobSpec
 
@@ -28,7 +28,7 @@ NO_METRICS: Mapping[str, float | None] = {}
 
 
 @value
-class Memory:
+class DeviceMemory:
     """All 0 until something is measured, and for good where there is no library."""
 
     persistent_bytes: int = 0
@@ -49,28 +49,28 @@ class Memory:
         """While it runs."""
         return max(0, self.persistent_bytes + self.ephemeral_bytes - self.overflow_bytes)
 
-    def after(self, progress: Mapping[str, Any]) -> Memory:
+    def after(self, progress: Mapping[str, Any]) -> DeviceMemory:
         """As it is once a node has said this. An attempt of which nothing is measured yet changes nothing."""
         told = memory_of(progress)
         if not told.peak_bytes:
             return self
         peak_bytes = max(self.peak_bytes, told.peak_bytes)
-        return Memory(told.persistent_bytes, told.ephemeral_bytes, told.overflow_bytes, peak_bytes)
+        return DeviceMemory(told.persistent_bytes, told.ephemeral_bytes, told.overflow_bytes, peak_bytes)
 
     def plain(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in NAMES}
 
 
-NOT_MEASURED = Memory()
+NOT_MEASURED = DeviceMemory()
 
 
-NAMES = tuple(field.name for field in fields(Memory))
+NAMES = tuple(field.name for field in fields(DeviceMemory))
 
 
-def memory_of(said: Mapping[str, Any]) -> Memory:
+def memory_of(said: Mapping[str, Any]) -> DeviceMemory:
     """From what a node says, or from a job's row."""
     sizes = [sane(said.get(name)) for name in NAMES]
-    return Memory(*sizes) if any(sizes) else NOT_MEASURED
+    return DeviceMemory(*sizes) if any(sizes) else NOT_MEASURED
 
 
 def declared_bytes(request: Mapping[str, Any]) -> int | None:
@@ -97,7 +97,7 @@ class JobRecord:
     attempt: int = 0
     is_alive: bool = False
     """An attempt was ordered, and the node has not said that it is gone."""
-    ending: Ending | None = None
+    ending: JobEnding | None = None
     """How it will have ended, once the node says that its processes are gone: it was told to stop."""
     failures: int = 0
     losses: int = 0
@@ -121,7 +121,7 @@ class JobRecord:
     metrics: Mapping[str, float | None] = field(default_factory=lambda: NO_METRICS)
     """As last reported; None where that was no number, as a loss that has diverged."""
     host_bytes: int = 0
-    memory: Memory = NOT_MEASURED
+    memory: DeviceMemory = NOT_MEASURED
     """On its devices, as its last attempt that told of it did."""
     pids: tuple[int, ...] = ()
 
@@ -240,7 +240,7 @@ def record_of(
         record.failures, record.losses, record.preemptions, record.unseats, record.started_at, *rest = rest
         record.not_before, ending, record.steps, record.step_rate_hz, *sizes = rest
         record.ending = _ending(ending)
-        record.memory = Memory(*sizes) if any(sizes) else NOT_MEASURED
+        record.memory = DeviceMemory(*sizes) if any(sizes) else NOT_MEASURED
     if attempt is not None:
         record.devices = tuple(json.loads(attempt["devices"]))
         record.lane_base, record.lane_weight = attempt["lane_base"], attempt["lane_weight"]
@@ -248,15 +248,15 @@ def record_of(
     return record
 
 
-def _plain_ending(ending: Ending | None) -> str | None:
+def _plain_ending(ending: JobEnding | None) -> str | None:
     return json.dumps([ending.state, ending.reason, ending.exit_code]) if ending else None
 
 
-def _ending(plain: str | None) -> Ending | None:
+def _ending(plain: str | None) -> JobEnding | None:
     if plain is None:
         return None
     state, reason, *exit_code = json.loads(plain)  # an older log has no exit code there
-    return Ending(JobState(state), reason, *exit_code)
+    return JobEnding(JobState(state), reason, *exit_code)
 
 
 def spec_for(job_id: str, request: Mapping[str, Any], rate_hz: Mapping[str, float]) -> JobSpec:

@@ -43,7 +43,7 @@ IN_WORDS = {JobState.SUCCEEDED: "has succeeded", JobState.FAILED: "has failed", 
 
 
 @value
-class Ending:
+class JobEnding:
     """How a job ends; `retry_in_s` is None if it is over."""
 
     state: JobState
@@ -70,7 +70,7 @@ class Loss:
 
 def ending_of(
     record: JobRecord, what: str, exit_code: int | None, message: str, *, was_with_weft: bool = False
-) -> Ending:
+) -> JobEnding:
     """`was_with_weft`: it was lost together with the coordinator. The first time that is not the job's doing, and its
     place in the queue is kept: it is tried again at once.
     """
@@ -79,14 +79,14 @@ def ending_of(
         reason = f"was lost: {message}" if message else "was lost"
         may_retry = record.request.get("requeue", True) and record.losses < MOST_LOSSES
         wait_s = 0.0 if was_with_weft and not record.losses else _back_off_s(record.losses)
-        return Ending(JobState.FAILED, reason, None, wait_s if may_retry else None)
+        return JobEnding(JobState.FAILED, reason, None, wait_s if may_retry else None)
     if what == "refused":  # its order cannot be sent or carried out, and would not be the next time
-        return Ending(JobState.FAILED, f"cannot be started: {message}")
+        return JobEnding(JobState.FAILED, f"cannot be started: {message}")
     if exit_code == 0:
-        return Ending(JobState.SUCCEEDED, "", 0)
+        return JobEnding(JobState.SUCCEEDED, "", 0)
     reason = message or _in_words(exit_code)
     may_retry = record.failures < record.request.get("retries", 0)
-    return Ending(JobState.FAILED, reason, exit_code, _back_off_s(record.failures) if may_retry else None)
+    return JobEnding(JobState.FAILED, reason, exit_code, _back_off_s(record.failures) if may_retry else None)
 
 
 def _back_off_s(times: int) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weft.control.loop.dispatch import launch
 from weft.control.loop.inputs import AttemptReport
 from weft.control.loop.job_record import JobRecord
-from weft.control.loop.job_state import Ending, JobState, Loss, ending_of, hopeless
+from weft.control.loop.job_state import JobEnding, JobState, Loss, ending_of, hopeless
 from weft.control.store.log_store import ENDED, STOPPING
 from weft.core.events import Cancelled, Failed, Finished, Held, Lost, Progressed, Released
 from weft.core.reasons import Code, Reason
@@ -21,7 +21,7 @@ DEPENDENCIES = {Code.COMES_AFTER, Code.DEPENDS}
 """Under which codes a job is held that comes after others."""
 
 
-def end(control: ControlState, record: JobRecord, ending: Ending, now: float) -> None:
+def end(control: ControlState, record: JobRecord, ending: JobEnding, now: float) -> None:
     """The job is over, and with it all that were to come after it and now never will.
 
     One whose processes live is told to stop, and is over when they are gone.
@@ -44,7 +44,7 @@ def hold_stopping(control: ControlState, now: float) -> None:
             control.apply(Held(record.id, Reason(Code.ENDING, (record.ending.reason,))), now)
 
 
-def _stop(control: ControlState, record: JobRecord, ending: Ending, now: float) -> None:
+def _stop(control: ControlState, record: JobRecord, ending: JobEnding, now: float) -> None:
     """It ends so, once its processes are gone; until then it keeps its devices."""
     if record.ending is None:
         record.ending = ending
@@ -54,7 +54,7 @@ def _stop(control: ControlState, record: JobRecord, ending: Ending, now: float) 
         hold_stopping(control, now)
 
 
-def _end_one(control: ControlState, record: JobRecord, ending: Ending, now: float) -> None:
+def _end_one(control: ControlState, record: JobRecord, ending: JobEnding, now: float) -> None:
     job = control.job(record.id)
     spent = {"run_s": job.held_s(now), "wait_s": job.wait_s(now)}
     if ending.state is JobState.CANCELLED:
@@ -80,8 +80,8 @@ def _let_in_next(control: ControlState, number: int, now: float) -> None:
 
 
 def _tell_dependents(
-    control: ControlState, record: JobRecord, ending: Ending, now: float
-) -> list[tuple[JobRecord, Ending]]:
+    control: ControlState, record: JobRecord, ending: JobEnding, now: float
+) -> list[tuple[JobRecord, JobEnding]]:
     """Let those go that only waited for this job; returns those that will never start now."""
     never = []
     for number in sorted(control.live_jobs.dependents.pop(record.id, ())):
@@ -94,7 +94,7 @@ def _tell_dependents(
         found = (hopeless(term, wanted, record.id, ending.state, control.job_states) for term, wanted in names)
         why = next((each for each in found if each), "")
         if why:
-            never += [(dependent, Ending(JobState.CANCELLED, why)) for dependent in dependents]
+            never += [(dependent, JobEnding(JobState.CANCELLED, why)) for dependent in dependents]
         elif not awaited:
             for dependent in dependents:
                 for code in control.job(dependent.id).held_for & DEPENDENCIES:
@@ -129,7 +129,7 @@ def attempt_ended(control: ControlState, record: JobRecord, report: AttemptRepor
         _try_again(control, record, ending, ending.retry_in_s, step, now)
 
 
-def _try_again(control: ControlState, record: JobRecord, ending: Ending, in_s: float, step: int, now: float) -> None:
+def _try_again(control: ControlState, record: JobRecord, ending: JobEnding, in_s: float, step: int, now: float) -> None:
     """Its next attempt begins at this step, and so do its steps as they are shown and reckoned with."""
     record.begin_again(step)
     control.apply(Lost(record.id, control.job(record.id).generation), now)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.control.loop.inputs import Cancel, ChangePolicy, Hold, Pause, Release, StopAll, Submit
+from weft.control.loop.inputs import Cancel, ChangePolicy, Hold, PauseByOwner, Release, StopAll, Submit
 from weft.control.loop.inventory import Inventory
 from weft.control.loop.job_record import JobRecord, spec_for
 from weft.control.loop.job_state import (
@@ -15,7 +15,7 @@ from weft.control.loop.job_state import (
     NONE_AWAITED,
     Awaited,
     DependencyKind,
-    Ending,
+    JobEnding,
     JobState,
     hold_for,
     hopeless,
@@ -71,7 +71,7 @@ def cancel(control: ControlState, asked: Cancel, now: float) -> Answer:
     ids = _live(control, asked.job_id)
     for job_id in ids:
         if job_id in control.records:  # not yet cancelled along with one it comes after
-            end(control, control.records[job_id], Ending(JobState.CANCELLED, CANCELLED), now)
+            end(control, control.records[job_id], JobEnding(JobState.CANCELLED, CANCELLED), now)
     return {"ids": ids}
 
 
@@ -85,7 +85,7 @@ def hold(control: ControlState, asked: Hold, now: float) -> Answer:
     return {"ids": ids}
 
 
-def pause(control: ControlState, asked: Pause, now: float) -> Answer:
+def pause(control: ControlState, asked: PauseByOwner, now: float) -> Answer:
     """A hold that a running job heeds too: it pauses at its next step boundary. Said again, it changes nothing."""
     live = _live(control, asked.job_id)
     staying = [job_id for job_id in live if not control.records[job_id].ending]
@@ -110,7 +110,7 @@ def release(control: ControlState, asked: Release, now: float) -> Answer:
 def stop_all(control: ControlState, asked: StopAll, now: float) -> Answer:
     ids = [record.id for record in control.live_jobs.alive_after()]
     for job_id in ids:
-        end(control, control.records[job_id], Ending(JobState.CANCELLED, STOPPED), now)
+        end(control, control.records[job_id], JobEnding(JobState.CANCELLED, STOPPED), now)
     control.is_closing = True
     return {"ids": ids}
 
@@ -181,7 +181,7 @@ class NotFoundError(InputError):
     """Nothing has that name."""
 
 
-class ArrayError(NotFoundError):
+class ArrayIdError(NotFoundError):
     """It is the number of an array, and what was asked for is one job's."""
 
 

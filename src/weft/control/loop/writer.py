@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from weft.control.clock import Clock
 from weft.control.loop.control_state import ControlState
-from weft.control.loop.inputs import Input, Order, Outcome, Tick
+from weft.control.loop.inputs import Input, InstantOutcome, Order, Tick
 from weft.control.loop.inventory import computing
 from weft.control.loop.job_state import JobState
 from weft.control.store.log_store import Batch, LogStore, StoreError
@@ -159,7 +159,7 @@ class Writer:
             await self._conclude(waiting, outcome, seq, now)
         return None
 
-    async def _conclude(self, waiting: Waiting, outcome: Outcome, seq: int, now: float) -> None:
+    async def _conclude(self, waiting: Waiting, outcome: InstantOutcome, seq: int, now: float) -> None:
         """What follows from an instant that is on disk. It has happened, so no failure here may undo it."""
         try:
             self._send(outcome.orders)
@@ -179,7 +179,7 @@ class Writer:
         """Run in the writer's thread, which owns the control state while `changed` is held here."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, **named))
 
-    def _settle(self, inputs: Sequence[Input], now: float) -> tuple[Outcome, int | None]:
+    def _settle(self, inputs: Sequence[Input], now: float) -> tuple[InstantOutcome, int | None]:
         """Decide, and make it durable; the last row of it, or None if there was nothing to write."""
         outcome = self.control.handle(inputs, now)
         if outcome.is_quiet:
@@ -193,7 +193,7 @@ class Writer:
         if future is None:  # a time that has come, and comes again at once
             await asyncio.sleep(RETRY_S)
 
-    def _batch(self, outcome: Outcome, now: float) -> Batch:
+    def _batch(self, outcome: InstantOutcome, now: float) -> Batch:
         return Batch(
             self.clock.mark(now),
             outcome.facts,
@@ -269,7 +269,7 @@ class Counts:
         self.all: Mapping[str, int] = {}
         self.publish(control)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: InstantOutcome) -> None:
         """A job ends once."""
         self._ended.update(str(row["state"]) for row in outcome.rows.values() if row["finished_at"] is not None)
 

@@ -21,7 +21,7 @@ from typing import Any
 from weft.control.api.request_schemas import JobRequest
 from weft.control.clock import Clock
 from weft.control.loop.control_state import ControlState
-from weft.control.loop.inputs import Outcome
+from weft.control.loop.inputs import InstantOutcome
 from weft.control.loop.inventory import inventory_of
 from weft.control.loop.job_record import JobRecord, spec_for
 from weft.control.loop.job_state import Awaited, hold_for, terms_of
@@ -225,7 +225,7 @@ def settle(store: LogStore, on_disk: OnDisk, reached: Watermark, instance: str) 
     """
     control = load_control_state(store, IdlePolicy(), {})
     now = Clock(store.last_mark()).now()
-    control.out, control.touched = Outcome(), {}
+    control.out, control.touched = InstantOutcome(), {}
     done = Settlement()
     for job_id in sorted(on_disk, key=_in_order):
         attempts = on_disk[job_id]
