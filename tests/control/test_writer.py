@@ -15,7 +15,7 @@ from weft.control.clock import Clock
 from weft.control.loop import control_state as control_states
 from weft.control.loop import writer as writers
 from weft.control.loop.control_state import ControlState
-from weft.control.loop.inputs import AttemptReport, Cancel, Hold, NodeConnected, Order
+from weft.control.loop.inputs import AttemptReport, Cancel, Hold, NodeConnected, Order, ProgressReport
 from weft.control.loop.writer import LeavingError, RejectedError, Writer
 from weft.control.store.log_store import Batch, LogStore, StoreError
 from weft.control.store.replay import load_control_state
@@ -273,6 +273,25 @@ def test_a_limit_is_kept_though_nothing_else_happens(run: Run) -> None:
         await bench.ask(AttemptReport("1", 1, "ended", {"exit_code": 143}))
         assert bench.store.all("ended_before", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
         assert [order["type"] for order in bench.sent] == ["synced", "run", "stop"]
+
+    run(story)
+
+
+def test_progress_is_neither_written_nor_decided_upon_but_for_a_first_step(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
+        await bench.ask(request())
+        control, rows = bench.writer.control, bench.store.one("last_seq")
+        version, mark = control.version, bench.store.last_mark()
+        bench.writer.trouble = "the disk is full"
+        said = {"attempt": 1, "generation": 1, "step": 5, "metrics": {"loss": 0.5}}
+        await bench.ask(ProgressReport({"1": said, "99": said}))
+        await bench.ask(ProgressReport({"1": {**said, "attempt": 7, "step": 77}}))
+        assert (control.records["1"].steps, control.records["1"].metrics) == (5, {"loss": 0.5})
+        assert (bench.store.one("last_seq"), bench.store.last_mark(), control.version) == (rows, mark, version)
+        assert bench.writer.trouble, "which only what is written can disprove"
+        bench.writer.trouble = ""
+        control.records["1"].steps = 0  # as it is on disk
 
     run(story)
 

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class ReaderPool:
-    """In threads of its own, so that the loop can answer others meanwhile. `settled` is held during an instant."""
+    """Reads in threads of its own, so that the event loop stays responsive. `settled` is held during an instant."""
 
     def __init__(self, settled: asyncio.Condition) -> None:
         self._settled = settled
@@ -68,7 +68,7 @@ class ReaderPool:
         return await asyncio.shield(asyncio.create_task(look()))
 
     async def aside(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What needs nothing of the writer's: making JSON of what was seen, asking the database."""
+        """Work that needs no state of the writer: making JSON, querying the database."""
         return await _run(self._rendering, partial(work, *arguments, **named))
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class ControlService:
         return await self._writer.ask(asked)
 
     def new_policy(self) -> Decider:
-        """A fresh one like the one in force."""
+        """A new instance of the policy in force."""
         policy = self._policy.build()
         recall(self.store, policy)
         return policy
@@ -146,7 +146,7 @@ class ControlService:
         return answer
 
     async def shut_down(self, stop_jobs: bool) -> Json:
-        """Answered at once, with how long the rest may take."""
+        """Answered at once, with how long the shutdown may take."""
         ended = (await self.ask(StopAll()))["ids"] if stop_jobs else []
         within_s = self._patience_s if self.control.is_stopping else 0.0
         self._farewell = asyncio.create_task(self._leave_when_ended())

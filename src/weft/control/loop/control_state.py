@@ -57,9 +57,9 @@ class PastJobs:
     known: Callable[[str], Sequence[tuple[str, str]]]
     """The jobs that an id or an array's number stands for, ended ones too: each with its id and state."""
     number_of: Callable[[str], int | None] = lambda request_id: None
-    """What a request that is sent again was given before."""
+    """The number that an earlier copy of a request was given."""
     rates_hz: Callable[[str], Mapping[str, float]] = lambda name: {}
-    """Steps a second of the last job of a name, by device type."""
+    """The step rate of the last job of a name, by device type."""
 
 
 @dataclass
@@ -72,15 +72,15 @@ class ControlState:
     inventory: Inventory = field(default_factory=Inventory)
     quotas: Mapping[str, int] = field(default_factory=dict)
     boot_id: str = ""
-    """Of the node, when it last said hello."""
+    """Of the node, at its last hello."""
     startup_s: float = 0.0
-    """What is allowed an attempt from its launch to its first step."""
+    """The time allowed from the launch of an attempt to its first step."""
     is_closing: bool = False
     """After `StopAll`: waiting jobs go on waiting, until the next start."""
     must_tell_all: bool = False
     """The node may have forgotten everything: resend the full desired state."""
     settling: set[tuple[str, int]] = field(default_factory=set)
-    """Attempts that had ended when the node last said hello, and how, it has yet to report; before that, all."""
+    """Attempts that had ended at the node's last hello and whose end is not reported yet; before that, all."""
     policy_error: str = ""
     wake_at: float = math.inf
     version: int = 0
@@ -130,7 +130,7 @@ class ControlState:
                 end(self, record, JobEnding(JobState.FAILED, TIMED_OUT.format(record.limit_s), TIMED_OUT_CODE), now)
 
     def next_time(self, now: float) -> float:
-        """When to come again though nothing happens."""
+        """When the next instant is due if nothing arrives."""
         releases = [record.not_before or 0.0 for record in self.live_jobs.backing_off.values()]
         limits = [now + left_s for _, left_s in self._limited(now)]
         return min([self.wake_at, *releases, *limits])
@@ -144,7 +144,7 @@ class ControlState:
             if record.limit_s is not None and not record.ending
         ]
 
-    # ---- what there is
+    # ---- queries
 
     @property
     def records(self) -> dict[str, JobRecord]:
@@ -170,23 +170,23 @@ class ControlState:
             return JobState.RUNNING
         return JobState.PAUSED if self.records[job_id].is_alive else JobState.PENDING
 
-    # ---- what happens
+    # ---- changes
 
     def apply(self, event: Event, now: float) -> None:
-        """Record what happened, for good if the instant is made durable."""
+        """Apply an event to the ledger, and log it."""
         self.scheduler.record([event], now)
         job_id = event.job.id if isinstance(event, Submitted) else getattr(event, "job_id", None)
         self.note(KIND_OF[type(event)], job_id, plain(event))
 
     def note(self, kind: str, job_id: str | None, body: dict[str, Any]) -> None:
-        """Put a fact into the log."""
+        """Add a row to the log."""
         self.out.facts.append(Fact(kind, job_id, body))
         if job_id is not None:
             self.touched[job_id] = None
 
 
 def tick(control: ControlState, asked: Tick, now: float) -> None:
-    """What has come due is looked at in every instant."""
+    """Due times are checked in every instant, so there is nothing else to do."""
 
 
 HANDLERS: dict[type, Callable[[ControlState, Any, float], Any]] = {

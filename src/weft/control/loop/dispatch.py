@@ -22,8 +22,7 @@ from weft.protocol import Launch, PauseOrder, RunOrder, SeatOrder, StopOrder
 if TYPE_CHECKING:
     from weft.control.loop.control_state import ControlState
 ASK_AGAIN_S = 10.0
-"""A policy that fails, or its share stage, has not said when it wants to look again. What fails again in the same way
-is not logged again.
+"""When a policy, or its share stage, is asked again after it failed. The same failure is not logged twice.
 """
 
 log = logging.getLogger(__name__)
@@ -109,7 +108,7 @@ def _carry_out(control: ControlState, command: Command, now: float) -> None:
 def _pause(control: ControlState, command: Preempt | Unseat) -> None:
     record = control.records.get(command.job_id)
     if record is None:
-        return  # a guest that lost its seat when it was told to end, and has ended
+        return  # a guest that lost its seat when it was stopped, and has ended
     if record.is_alive and not record.ending:
         record.preemptions += isinstance(command, Preempt) and command.reason.code is not Code.PAUSED
         record.unseats += isinstance(command, Unseat)
@@ -160,7 +159,7 @@ def _others_on(control: ControlState, job_id: str, left: Allocation) -> list[tup
 
 
 def _needed_bytes(others: Sequence[tuple[JobRecord, int]]) -> int | None:
-    """The memory that they need on these devices; None if that is not known of one of them."""
+    """The memory that these jobs need there; None if it is unknown for one of them."""
     total_bytes = 0
     for record, count in others:
         if record.needs_bytes is None:

@@ -15,7 +15,7 @@ from weft.protocol import PauseOrder, RunOrder, StopOrder, Synced
 
 @value
 class Submit:
-    """`request` is checked and complete, but for the environment, which is kept apart."""
+    """`request` is checked and complete, without the environment, which is stored separately."""
 
     request: Mapping[str, Any]
     env: Mapping[str, str]
@@ -34,7 +34,7 @@ class Hold:
 
 @value
 class Release:
-    """Of a hold or of a pause by the owner: both end so."""
+    """End a hold, or a pause by the owner."""
 
     job_id: str
 
@@ -100,12 +100,12 @@ class ProgressReport:
 
 @value
 class Tick:
-    """Some time has come: the policy wants to look, a limit is reached, a back-off is over."""
+    """A time is due: the policy asked to be called, a limit is reached, or a back-off is over."""
 
 
 @value
 class StopAll:
-    """Everything that runs is to end; what waits goes on waiting."""
+    """Stop all running jobs; waiting jobs go on waiting."""
 
 
 Input = (
@@ -127,7 +127,7 @@ Input = (
 
 @value
 class PendingRun:
-    """A run order as it is decided. The environment is read when it is sent: it is large, and kept elsewhere."""
+    """A run order as it is decided. The environment is large, and is read only when the order is sent."""
 
     run: RunOrder
     environment: int
@@ -146,6 +146,6 @@ class InstantOutcome:
     settings: list[tuple[str, str]] = field(default_factory=list)
     orders: list[Order] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
-    """One for each input: what to say, or a WeftError."""
+    """One for each input: the answer, or a WeftError."""
     is_quiet: bool = False
     """Nothing was decided, and nothing is to be written: only progress was noted."""

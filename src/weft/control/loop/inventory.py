@@ -73,7 +73,7 @@ class Inventory:
         return f"{self.machine}:{device['index']}"
 
     def types_of(self, ids: Collection[int]) -> list[str]:
-        """Of the devices of these indices, each once."""
+        """The types of these devices, each once."""
         return list(dict.fromkeys(device["type"] for device in self.devices if device["index"] in ids))
 
     def largest_memory_bytes(self) -> int:
@@ -84,7 +84,7 @@ class Inventory:
 
 
 def inventory_of(plain: str | None) -> Inventory:
-    """As it was kept, by an earlier version perhaps."""
+    """From the log, perhaps one of an earlier version."""
     fields: dict[str, Any] = json.loads(plain) if plain else {"machine": "", "devices": []}
     return Inventory(fields["machine"], fields["devices"], fields.get("cpus"))
 
@@ -96,7 +96,7 @@ def _unusual_ids(devices: Sequence[Device]) -> tuple[int, ...]:
 
 
 def _smallest_bytes(devices: Sequence[Device]) -> int | None:
-    """What fits on each of them; None if nothing is known of one."""
+    """The memory of the smallest; None if it is unknown for one."""
     return min(device.get("memory_bytes") or 0 for device in devices) or None
 
 
@@ -126,5 +126,5 @@ def neighbours_by_job(ledger: Ledger) -> dict[str, list[str]]:
 
 
 def common(one: Allocation, other: Allocation) -> int:
-    """How many devices are in both."""
+    """The number of devices in both."""
     return sum((mask & theirs).bit_count() for node, mask in one for at, theirs in other if node == at)

@@ -13,7 +13,7 @@ from weft.core.value import value
 from weft.core.values import JobClass, JobSpec
 
 Key = tuple[int, int]
-"""By which listings are in order: as jobs were submitted, elements of an array by their index."""
+"""The order of listings: by submission, elements of an array by index."""
 FIRST: Key = (0, -2)
 """Before every key."""
 MOST_COUNTED = 2**53
@@ -29,14 +29,14 @@ NO_METRICS: Mapping[str, float | None] = {}
 
 @value
 class DeviceMemory:
-    """All 0 until something is measured, and for good where there is no library."""
+    """Device memory as the native library measures it; all 0 until measured, and always 0 without the library."""
 
     persistent_bytes: int = 0
     """What outlived the last step: the model, the optimizer's state."""
     ephemeral_bytes: int = 0
-    """The most that a step had besides."""
+    """The most that a step used in addition."""
     overflow_bytes: int = 0
-    """Of these, what did not fit and is in the next tier."""
+    """The part that did not fit and is in the next tier."""
     peak_bytes: int = 0
     """The most that was on the devices at once, in any attempt."""
 
@@ -50,7 +50,7 @@ class DeviceMemory:
         return max(0, self.persistent_bytes + self.ephemeral_bytes - self.overflow_bytes)
 
     def after(self, progress: Mapping[str, Any]) -> DeviceMemory:
-        """As it is once a node has said this. An attempt of which nothing is measured yet changes nothing."""
+        """Updated with a progress report. An attempt with no measurement yet changes nothing."""
         told = memory_of(progress)
         if not told.peak_bytes:
             return self
@@ -68,7 +68,7 @@ NAMES = tuple(field.name for field in fields(DeviceMemory))
 
 
 def memory_of(said: Mapping[str, Any]) -> DeviceMemory:
-    """From what a node says, or from a job's row."""
+    """From a progress report, or from a job's row."""
     sizes = [sane(said.get(name)) for name in NAMES]
     return DeviceMemory(*sizes) if any(sizes) else NOT_MEASURED
 
@@ -96,22 +96,22 @@ class JobRecord:
     submitted_at: float
     attempt: int = 0
     is_alive: bool = False
-    """An attempt was ordered, and the node has not said that it is gone."""
+    """An attempt was ordered, and the node has not reported its end."""
     ending: JobEnding | None = None
-    """How it will have ended, once the node says that its processes are gone: it was told to stop."""
+    """Set when it is told to stop: how it will end once the node reports that its processes are gone."""
     failures: int = 0
     losses: int = 0
     loss: Loss | None = None
     """The last of them."""
     preemptions: int = 0
     unseats: int = 0
-    """How often it had to leave a seat. Nothing that it held was taken from it, so that is no preemption."""
+    """How often it had to leave a seat. It held no devices there, so that is no preemption."""
     started_at: float | None = None
     not_before: float | None = None
     devices: tuple[str, ...] = ()
     lane_base: int = 0
     lane_weight: int = 1
-    """By which it takes turns, if it is in a lane."""
+    """Its share of turns, if it is in a lane."""
     granted_at: float = 0.0
     attempt_started_at: float | None = None
     awaits: Awaited = field(default_factory=lambda: NONE_AWAITED)
@@ -119,10 +119,10 @@ class JobRecord:
     steps: int = 0
     step_rate_hz: float | None = None
     metrics: Mapping[str, float | None] = field(default_factory=lambda: NO_METRICS)
-    """As last reported; None where that was no number, as a loss that has diverged."""
+    """As last reported; None where the value was no number, like a diverged loss."""
     host_bytes: int = 0
     memory: DeviceMemory = NOT_MEASURED
-    """On its devices, as its last attempt that told of it did."""
+    """On its devices, as last measured."""
     pids: tuple[int, ...] = ()
 
     @property
@@ -146,11 +146,11 @@ class JobRecord:
 
     @property
     def needs_bytes(self) -> int | None:
-        """The device memory it declared, or else has been seen to need; None if neither is known."""
+        """The device memory that it declared or, if it did not, was measured to need; None if neither is known."""
         return declared_bytes(self.request) or self.memory.needs_bytes
 
     def note(self, progress: Mapping[str, Any]) -> None:
-        """How far it has come, as its node sees it. An attempt that has not begun has nothing to say."""
+        """Take over a progress report. An attempt that has not begun reports nothing."""
         self.steps = sane(progress.get("step")) or self.steps
         self.step_rate_hz = progress.get("step_rate_hz") or self.step_rate_hz
         told: Mapping[str, float | None] = progress.get("metrics") or self.metrics
@@ -161,20 +161,20 @@ class JobRecord:
         self.learn(progress)
 
     def begin_again(self, step: int) -> None:
-        """Its attempt is gone. What is shown from now on is of the next one, which begins at this step."""
+        """Reset progress for the next attempt, which begins at this step."""
         self.steps, self.step_rate_hz, self.metrics, self.host_bytes = step, None, NO_METRICS, 0
 
     @property
     def present_loss(self) -> Loss | None:
-        """The loss after which the present attempt was begun, or the next one will be."""
+        """The loss that the present or next attempt follows."""
         return self.loss if self.loss and self.attempt - self.loss.attempt <= int(self.is_alive) else None
 
     def learn(self, progress: Mapping[str, Any]) -> None:
-        """What is measured of its device memory lasts: the next attempt will need as much."""
+        """Keep the measured device memory: the next attempt will need as much."""
         self.memory = self.memory.after(progress)
 
     def row(self, state: JobState, **changed: Any) -> dict[str, Any]:
-        """As the table has it."""
+        """As a row of the table."""
         return {
             "id": self.id,
             "number": self.number,
@@ -236,7 +236,7 @@ def record_of(
     """A live job from its row, as the query live_jobs has it, and from that of the attempt that lives."""
     job_id, number, array_index, request, environment, submitted_at, attempts, is_alive, *rest = row
     record = JobRecord(job_id, number, array_index, parse(request), environment, submitted_at, attempts, bool(is_alive))
-    if any(rest):  # else it has only waited
+    if any(rest):  # otherwise it has only waited
         record.failures, record.losses, record.preemptions, record.unseats, record.started_at, *rest = rest
         record.not_before, ending, record.steps, record.step_rate_hz, *sizes = rest
         record.ending = _ending(ending)
@@ -260,7 +260,7 @@ def _ending(plain: str | None) -> JobEnding | None:
 
 
 def spec_for(job_id: str, request: Mapping[str, Any], rate_hz: Mapping[str, float]) -> JobSpec:
-    """As the scheduler hears of it. Steps without a known rate would be taken for seconds, so they are left out."""
+    """For the scheduler. Steps without a known rate would be taken for seconds, so they are left out."""
     return JobSpec(
         id=job_id,
         gang_size=request["gpus"],

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 300.0
 MOST_LOSSES = 5
-"""A job that is lost more often than this ends so: it may be what kills its shepherd."""
+"""A job that is lost more often fails: it may be what kills its shepherd."""
 MOST_LISTED = 20
 
 
@@ -39,7 +39,7 @@ class JobState(StrEnum):
 
 
 IN_WORDS = {JobState.SUCCEEDED: "has succeeded", JobState.FAILED: "has failed", JobState.CANCELLED: "was cancelled"}
-"""How a job came to its end."""
+"""End states as a predicate."""
 
 
 @value
@@ -54,7 +54,7 @@ class JobEnding:
 
 @value
 class Loss:
-    """An attempt whose end is not known: its processes were killed together with weft's own, or the machine was."""
+    """A lost attempt, whose end is unknown: its processes were killed together with weft's, or the machine failed."""
 
     attempt: int
     at: float
@@ -71,10 +71,10 @@ class Loss:
 def ending_of(
     record: JobRecord, what: str, exit_code: int | None, message: str, *, was_with_weft: bool = False
 ) -> JobEnding:
-    """`was_with_weft`: it was lost together with the coordinator. The first time that is not the job's doing, and its
-    place in the queue is kept: it is tried again at once.
+    """`was_with_weft`: it was lost together with the coordinator. The first time that is not held
+    against the job: it keeps its place in the queue, and is retried at once.
     """
-    message = message.encode(errors="backslashreplace").decode()  # it may name files whose names are no text
+    message = message.encode(errors="backslashreplace").decode()  # it may contain file names that are not valid text
     if what == "lost":
         reason = f"was lost: {message}" if message else "was lost"
         may_retry = record.request.get("requeue", True) and record.losses < MOST_LOSSES
@@ -90,7 +90,7 @@ def ending_of(
 
 
 def _back_off_s(times: int) -> float:
-    """Twice as long each time, so that what fails at once does not keep the machine busy."""
+    """Exponential, so that a job that fails at once does not keep the machine busy."""
     return float(min(FIRST_WAIT_S * 2**times, LONGEST_WAIT_S))
 
 
@@ -101,7 +101,7 @@ def _in_words(exit_code: int | None) -> str:
         return f"ended with exit code {exit_code}"
     try:
         return f"was ended by signal {exit_code - 128} ({Signals(exit_code - 128).name})"
-    except ValueError:  # its own exit code, by which it means something else
+    except ValueError:  # no signal: an exit code of the program's own
         return f"ended with exit code {exit_code}"
 
 
@@ -116,12 +116,12 @@ class DependencyKind(StrEnum):
 WANTED = {DependencyKind.OK: "has succeeded", DependencyKind.ANY: "is over", DependencyKind.NOT_OK: "has failed"}
 
 States = Callable[[str], Mapping[str, str]]
-"""The jobs that an id or an array's number stands for, each with its state; those that live have one that is no end."""
+"""The jobs that an id or an array's number stands for, each with its state: an end state or not."""
 
 
 @dataclass(slots=True)
 class Awaited:
-    """What a job, or an array, comes after: each dependency as written, and the live jobs that it waits for."""
+    """The dependencies of a job or an array, as written, and the live jobs that it still waits for."""
 
     terms: Mapping[str, DependencyKind] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
@@ -130,12 +130,12 @@ class Awaited:
         return bool(self.live)
 
     def names(self, job_id: str, number: int) -> list[tuple[str, DependencyKind]]:
-        """The dependencies that a job which has ended is part of."""
+        """The dependencies that this ended job is part of."""
         return [(each, self.terms[each]) for each in dict.fromkeys((job_id, str(number))) if each in self.terms]
 
 
 NONE_AWAITED = Awaited()
-"""Shared by all jobs that come after none, which may be many; it is never changed."""
+"""Shared by all jobs without dependencies, and never changed."""
 
 
 def terms_of(after: Iterable[str]) -> dict[str, DependencyKind]:

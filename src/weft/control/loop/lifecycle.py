@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from weft.control.loop.control_state import ControlState
 
 DEPENDENCIES = {Code.COMES_AFTER, Code.DEPENDS}
-"""Under which codes a job is held that comes after others."""
+"""The codes of holds for dependencies."""
 
 
 def end(control: ControlState, record: JobRecord, ending: JobEnding, now: float) -> None:
-    """The job is over, and with it all that were to come after it and now never will.
+    """End a job, and all jobs whose dependency on it can no longer be met.
 
-    One whose processes live is told to stop, and is over when they are gone.
+    A job with live processes is told to stop, and is over when they are gone.
     """
     over = deque([(record, ending)])
     while over:
@@ -45,7 +45,7 @@ def hold_stopping(control: ControlState, now: float) -> None:
 
 
 def _stop(control: ControlState, record: JobRecord, ending: JobEnding, now: float) -> None:
-    """It ends so, once its processes are gone; until then it keeps its devices."""
+    """It will end this way once its processes are gone; until then it keeps its devices."""
     if record.ending is None:
         record.ending = ending
         control.live_jobs.stopping[record.id] = record
@@ -72,7 +72,7 @@ def _end_one(control: ControlState, record: JobRecord, ending: JobEnding, now: f
 
 
 def _let_in_next(control: ControlState, number: int, now: float) -> None:
-    """One of those that the limit of their array had let in is over."""
+    """Release the next element of an array whose limit on running elements has room again."""
     elements = control.live_jobs.arrays.get(number, ())
     following = next((one for one in elements if Code.ARRAY_LIMIT in control.job(one).held_for), None)
     if following is not None:
@@ -82,13 +82,13 @@ def _let_in_next(control: ControlState, number: int, now: float) -> None:
 def _tell_dependents(
     control: ControlState, record: JobRecord, ending: JobEnding, now: float
 ) -> list[tuple[JobRecord, JobEnding]]:
-    """Let those go that only waited for this job; returns those that will never start now."""
+    """Release jobs that only waited for this one; returns those that can never start now."""
     never = []
     for number in sorted(control.live_jobs.dependents.pop(record.id, ())):
         dependents = control.live_jobs.of_number(number)
         if not dependents:
             continue
-        awaited = dependents[0].awaits  # and so of all of them
+        awaited = dependents[0].awaits  # the same for all of them
         awaited.live.discard(record.id)
         names = awaited.names(record.id, record.number)
         found = (hopeless(term, wanted, record.id, ending.state, control.job_states) for term, wanted in names)
@@ -130,7 +130,7 @@ def attempt_ended(control: ControlState, record: JobRecord, report: AttemptRepor
 
 
 def _try_again(control: ControlState, record: JobRecord, ending: JobEnding, in_s: float, step: int, now: float) -> None:
-    """Its next attempt begins at this step, and so do its steps as they are shown and reckoned with."""
+    """Retry: the next attempt begins at this step, and so do the steps that are shown and accounted."""
     record.begin_again(step)
     control.apply(Lost(record.id, control.job(record.id).generation), now)
     if record.request.get("steps"):

@@ -1,4 +1,4 @@
-"""The live jobs, with indexes: by order of submission, by array, by what they are doing."""
+"""The live jobs, with indexes: by order of submission, by array, by state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LiveJobs:
         self.records: dict[str, JobRecord] = {}
         self._keys: list[Key] = []
         self._in_order: list[JobRecord] = []
-        """All of them by their keys, beside these: parallel lists, so that a page is found by bisection."""
+        """All records, sorted by `_keys`: parallel lists, so that a page is found by bisection."""
         self.arrays: dict[int, dict[str, None]] = {}
         """Of each array, its live elements in order."""
         self.dependents: dict[str, set[int]] = {}
@@ -36,8 +36,8 @@ class LiveJobs:
         """Jobs of which an attempt was lost."""
         self.last_number = last_number
         self.environments = dict(environments or {})
-        """Where each is kept, by what is in it."""
-        for record in sorted(records, key=lambda record: record.key):  # quick, for they come so
+        """The id of each stored environment, by digest."""
+        for record in sorted(records, key=lambda record: record.key):  # quick: they come sorted
             self.add(record)
 
     def new_number(self) -> int:
@@ -72,7 +72,7 @@ class LiveJobs:
             self.dependents.setdefault(awaited, set()).add(record.number)
 
     def find_awaited(self) -> None:
-        """Of all records, as they come from disk: what each still comes after. Elements of an array share it."""
+        """After loading: find the jobs that each record still depends on. Elements of an array share them."""
         awaited: dict[int, Awaited] = {}
         for record in self.records.values():
             if record.request.get("after"):
@@ -99,11 +99,11 @@ class LiveJobs:
                 del self.arrays[record.number]
 
     def after(self, key: Key) -> Iterator[JobRecord]:
-        """Those behind this key, in order."""
+        """The records after this key, in order."""
         return islice(self._in_order, bisect_right(self._keys, key), None)
 
     def alive_after(self, key: Key = FIRST) -> list[JobRecord]:
-        """The same, of those that have an attempt on the node."""
+        """The same, of jobs with an attempt on the node."""
         behind = [record for record in self.alive.values() if record.key > key]
         return sorted(behind, key=lambda record: record.key)
 
@@ -114,7 +114,7 @@ class LiveJobs:
         return list(self.arrays.get(int(wanted), ())) if wanted.isdecimal() else []
 
     def count_of(self, wanted: str) -> int:
-        """How many these are, however many."""
+        """How many these are."""
         if wanted in self.records:
             return 1
         return len(self.arrays.get(int(wanted), ())) if wanted.isdecimal() else 0
@@ -124,11 +124,11 @@ class LiveJobs:
         return [self.records[job_id] for job_id in self.ids_of(str(number))]
 
     def expanded(self, after: Iterable[str]) -> set[str]:
-        """The live jobs that a job's `after` stands for. Jobs of these ids that are gone are not awaited any more."""
+        """The live jobs that a job's `after` stands for. Jobs that have ended are not awaited."""
         return {job_id for each in after for job_id in self.ids_of(each)}
 
     def keep(self, env: Mapping[str, str]) -> tuple[int, tuple[int, str, str] | None]:
-        """Where an environment is kept, and the row to be written if it is a new one."""
+        """The id of an environment, and the row to write if it is new."""
         body = json.dumps(dict(env), sort_keys=True)
         digest = sha256(body.encode()).hexdigest()
         if digest in self.environments:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REBOOTED = "the machine was restarted"
 
 GROWN_BYTES, GROWN = 1 << 20, 0.05
-"""By so much at least: what a job allocates differs a little from step to step."""
+"""Least growth that counts: allocations differ a little from step to step."""
 
 
 def hello(control: ControlState, message: NodeConnected, now: float) -> None:
@@ -104,7 +104,7 @@ def _progress(control: ControlState, record: JobRecord, step: int, now: float) -
 
 
 def progress(control: ControlState, message: ProgressReport, now: float) -> None:
-    """Not logged: it is said again a second later. What it shows for the first time is."""
+    """Progress is not logged, since it comes again a second later; a first step and growth are."""
     for job_id, said in message.jobs.items():
         record = control.records.get(job_id)
         if record is None or record.attempt != said.get("attempt"):
@@ -116,7 +116,7 @@ def progress(control: ControlState, message: ProgressReport, now: float) -> None
 
 
 def growth_of(control: ControlState, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
-    """From what a node says of a job every second: that it needs more memory than is known, if it does."""
+    """Detect from a progress report that a job needs more memory than is known."""
     record, sizes = control.records.get(job_id), progress.get("needs_bytes")
     if record is None or not record.is_alive or record.ending:
         return None
@@ -129,7 +129,7 @@ def growth_of(control: ControlState, job_id: str, progress: Mapping[str, Any]) -
 
 
 def first_step_of(control: ControlState, job_id: str, progress: Mapping[str, Any]) -> Measurement | None:
-    """From what a node says of a job every second: that it has made its first step, if the log has none yet."""
+    """Detect from a progress report the first step of an attempt, if none is logged yet."""
     record = control.records.get(job_id)
     if record is None or not record.is_alive or not _is_quantity(progress.get("step")) or not progress["step"]:
         return None
@@ -138,7 +138,7 @@ def first_step_of(control: ControlState, job_id: str, progress: Mapping[str, Any
 
 
 def measured(control: ControlState, message: Measurement, now: float) -> None:
-    """Of the lease that the job computes under now; anything else comes too late to be of use."""
+    """Only measurements under the job's present lease count; others are too late."""
     record = control.records.get(message.measured.job_id)
     if record is None or not record.is_alive or record.ending or record.attempt != message.attempt:
         return
@@ -175,7 +175,7 @@ def _with_known_memory(told: Measured, job: Job) -> Measured:
 
 
 def interference_ratio(job: Job, beside: Collection[str]) -> float | None:
-    """Its rate beside these jobs as a part of its rate alone; None while one of the two is not measured."""
+    """Its rate beside these jobs relative to its rate alone; None until both are measured."""
     measured, alone = job.measured, job.alone
     if measured is None or alone is None or not beside or set(measured.neighbours) != set(beside):
         return None

@@ -70,7 +70,7 @@ def submit(control: ControlState, asked: Submit, now: float) -> Answer:
 def cancel(control: ControlState, asked: Cancel, now: float) -> Answer:
     ids = _live(control, asked.job_id)
     for job_id in ids:
-        if job_id in control.records:  # not yet cancelled along with one it comes after
+        if job_id in control.records:  # not cancelled yet with a job that it depends on
             end(control, control.records[job_id], JobEnding(JobState.CANCELLED, CANCELLED), now)
     return {"ids": ids}
 
@@ -86,7 +86,7 @@ def hold(control: ControlState, asked: Hold, now: float) -> Answer:
 
 
 def pause(control: ControlState, asked: PauseByOwner, now: float) -> Answer:
-    """A hold that a running job heeds too: it pauses at its next step boundary. Said again, it changes nothing."""
+    """A hold for running jobs too: they pause at the next step boundary. Repeated, it changes nothing."""
     live = _live(control, asked.job_id)
     staying = [job_id for job_id in live if not control.records[job_id].ending]
     if not staying:
@@ -125,7 +125,7 @@ def change_policy(control: ControlState, asked: ChangePolicy, now: float) -> Ans
 
 
 def _answer_before(control: ControlState, request_id: str | None) -> Answer | None:
-    """What the same request was answered, perhaps in this very instant."""
+    """The answer to an earlier copy of the same request, perhaps in this very instant."""
     if request_id is None:
         return None
     number = dict(control.out.requests).get(request_id, control.past.number_of(request_id))
@@ -136,7 +136,7 @@ def _answer_before(control: ControlState, request_id: str | None) -> Answer | No
 
 
 def _holds(record: JobRecord, place: int) -> list[Reason]:
-    """Why it is not to start yet. `place` is its place in its array."""
+    """Why it may not start yet. `place` is its place in its array."""
     found = [Reason(Code.HELD)] if record.request.get("hold") else []
     if record.awaits:
         found.append(hold_for(record.awaits))
@@ -178,15 +178,15 @@ def _is_failure(state: str) -> bool:
 
 
 class NotFoundError(InputError):
-    """Nothing has that name."""
+    """No such job."""
 
 
 class ArrayIdError(NotFoundError):
-    """It is the number of an array, and what was asked for is one job's."""
+    """The id is an array's, and the request is for a single job."""
 
 
 class ConflictError(InputError):
-    """It cannot be done in the state that the job is in."""
+    """The state of the job does not allow it."""
 
 
 def no_such_job(job_id: str) -> NotFoundError:
@@ -237,7 +237,7 @@ def check_fits(request: Mapping[str, Any], inventory: Inventory, quotas: Mapping
 
 
 def _check_bounds(request: Mapping[str, Any], inventory: Inventory) -> None:
-    """CPU cores and devices that are named: this machine has them, and those devices are of one type."""
+    """Refuse CPU cores and named devices that this machine lacks, and named devices of several types."""
     cpus, ntasks = (request.get("cpus") or 0) * request["ntasks"], request["ntasks"]
     if inventory.cpus is not None and cpus > inventory.cpus:
         each = f", {request['cpus']} for each of {ntasks} tasks" if ntasks > 1 else ""

@@ -28,11 +28,11 @@ FAIL_POINTS = ("control-decided", "control-answered")
 DAY_S = 86_400.0
 RETRY_S = 1.0
 DROP_EVERY_S = 3_600.0
-"""Between two looks for what is older than `log_days`: they go through much of the log."""
+"""Between two clean-ups of rows older than `log_days`: each reads much of the log."""
 MOST_AT_ONCE = 512
 """Inputs of one instant; more wait for the next, so that one answer does not wait for all the work there is."""
 STEP = 2_000
-"""New jobs after which what lives is frozen again. Whatever else lives then is frozen too: that is little."""
+"""New jobs after which live objects are frozen again. Other objects are frozen along: they are few."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class LeavingError(WeftError):
 
 
 class RejectedError(WeftError):
-    """Handling this input failed in a way that weft cannot name; nothing of it has happened."""
+    """Handling this input failed unexpectedly; it has had no effect."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(f"it could not be handled: {type(error).__name__}: {error}"[:500], "see daemon.log")
@@ -70,7 +70,7 @@ class Writer:
         self.counts = Counts(store, self.control)
         self.clock = clock
         self.trouble = ""
-        """Why nothing can be written just now."""
+        """Why nothing can be written at present."""
         self.changed = asyncio.Condition()
         """Held from the start of an instant until it is on disk: a reader that holds it sees nothing else."""
         self._store = store
@@ -116,7 +116,7 @@ class Writer:
                 _give(future, LeavingError())
 
     async def _gather(self) -> Waiting:
-        """Everything that waits, or the time that has come."""
+        """All inputs that wait, or a tick if a time is due first."""
         due_in_s = self.control.next_time(self.clock.peek()) - self.clock.peek()
         timeout_s = None if due_in_s == math.inf else max(0.0, due_in_s)
         try:
@@ -128,14 +128,14 @@ class Writer:
         return waiting
 
     async def _handle(self, waiting: Waiting) -> None:
-        """As one instant. If that fails in an unforeseen way, each input is an instant of its own: one is refused."""
+        """Handle these as one instant, or, if that fails unexpectedly, one by one, so that only the bad one fails."""
         async with self.changed:
             failure = await self._attempted(waiting)
             if failure is not None:
                 await self._fold(failure, waiting)
             self.changed.notify_all()
         if isinstance(failure, StoreError):
-            self._inputs.put_nowait((Tick(), None))  # only the policy knows when it wanted to be woken
+            self._inputs.put_nowait((Tick(), None))  # the policy's wake-up time was lost: ask it again
             await asyncio.sleep(RETRY_S)  # clients that retry should find some room on the disk
         elif failure is not None:
             if len(waiting) > 1:
@@ -145,7 +145,7 @@ class Writer:
                 await self._reject(*waiting[0], failure)
 
     async def _attempted(self, waiting: Waiting) -> Exception | None:
-        """Why nothing of the instant has happened; None if it is on disk. What follows from it is not tried again."""
+        """The error if the instant had no effect; None if it is on disk. Its consequences are not retried."""
         try:
             now = self.clock.now()
             outcome, seq = await self._aside(self._settle, [asked for asked, _ in waiting], now)
@@ -160,7 +160,7 @@ class Writer:
         return None
 
     async def _conclude(self, waiting: Waiting, outcome: InstantOutcome, seq: int, now: float) -> None:
-        """What follows from an instant that is on disk. It has happened, so no failure here may undo it."""
+        """Send, count and answer, once an instant is on disk. No failure here may undo it."""
         try:
             self._send(outcome.orders)
         except Exception:
@@ -190,7 +190,7 @@ class Writer:
     async def _reject(self, asked: Input, future: asyncio.Future[Any] | None, error: Exception) -> None:
         self.trouble = f"{type(asked).__name__} failed: {type(error).__name__}: {error}"[:300]
         _give(future, RejectedError(error))
-        if future is None:  # a time that has come, and comes again at once
+        if future is None:  # a due time, which would be due again at once
             await asyncio.sleep(RETRY_S)
 
     def _batch(self, outcome: InstantOutcome, now: float) -> Batch:
@@ -270,7 +270,7 @@ class Counts:
         self.publish(control)
 
     def add(self, outcome: InstantOutcome) -> None:
-        """A job ends once."""
+        """Count jobs that ended; each ends once."""
         self._ended.update(str(row["state"]) for row in outcome.rows.values() if row["finished_at"] is not None)
 
     def publish(self, control: ControlState) -> None:
@@ -287,7 +287,7 @@ class Counts:
 
 @contextmanager
 def long_lived() -> Iterator[None]:
-    """What is made here stays, most of it for long."""
+    """For making many long-lived objects: they are exempted from garbage collection."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -299,7 +299,7 @@ def long_lived() -> Iterator[None]:
 
 
 class FreezeAfterGrowth:
-    """Told after each instant how many jobs there are."""
+    """Freezes live objects as the number of jobs grows, so that full collections do not stop the daemon."""
 
     def __init__(self, count: int) -> None:
         self._frozen = count
