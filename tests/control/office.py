@@ -1,4 +1,4 @@
-"""A desk on a real log, and a node that is only told of: every instant is on disk before the node hears of it."""
+"""A control state on a real log, and a simulated node: every instant is on disk before the node hears of it."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ class Office:
         return row
 
     def states(self) -> dict[str, str]:
-        """Of all jobs there have been, live ones as the living desk has them."""
+        """Of all jobs there have been, live ones as the live control state has them."""
         ended = {row["id"]: row["state"] for row in self.store.all("ended_before", None, None, 1_000_000)}
         live = {job_id: str(self.control.job_state(job_id)) for job_id in self.control.records}
         assert not ended.keys() & live.keys()
@@ -307,7 +307,7 @@ class Office:
         self.control.live_jobs.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
 
     def check_disk(self) -> None:
-        """What is on disk is what the living desk knows, in all that is to last."""
+        """What is on disk is what the live control state knows, in all that is to last."""
         self.control.scheduler.ledger.validate()
         again = self.loaded()
         again.scheduler.ledger.validate()

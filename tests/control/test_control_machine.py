@@ -1,4 +1,4 @@
-"""Anything may happen to a desk, in any order. After every instant, what is on disk makes the very desk that lives."""
+"""Anything may happen, in any order. After every instant, what is on disk makes the very control state that lives."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ASKED: tuple[dict[str, Any], ...] = (
 )
 
 
-class AnythingAtADesk(RuleBasedStateMachine):
+class AnythingHappens(RuleBasedStateMachine):
     def __init__(self, policy: str | Callable[[], Decider]) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
@@ -330,9 +330,9 @@ class AnythingAtADesk(RuleBasedStateMachine):
         pytest.param(lambda: Restless("tiresias-l:thresholds=3/9"), id="tiresias-l with guests"),
     ],
 )
-def test_a_desk_bears_anything_and_its_log_is_the_truth(policy: str | Callable[[], Decider]) -> None:
+def test_the_control_state_bears_anything_and_its_log_is_the_truth(policy: str | Callable[[], Decider]) -> None:
     run_state_machine_as_test(
-        lambda: AnythingAtADesk(policy),
+        lambda: AnythingHappens(policy),
         settings=settings(
             phases=(Phase.explicit, Phase.generate, *((Phase.shrink,) if EXPLORE else ())),
             max_examples=14 * max(1, EXPLORE),

@@ -1,4 +1,4 @@
-"""Jobs come, run and end at the desk, one instant after the other."""
+"""Jobs come, run and end in the control state, one instant after the other."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def why(office: Office, job_id: str) -> dict[str, Any]:
 
 
 def first_starts(office: Office, total_s: dict[str, float], most: int = 500) -> dict[str, float]:
-    """Drive the desk and its node, each job ending when it has run its time; when each first started."""
+    """Drive the control state and its node, each job ending when it has run its time; when each first started."""
     started: dict[str, float] = {}
     ledger = office.control.scheduler.ledger
     for _ in range(most):
@@ -255,7 +255,7 @@ def test_who_has_a_part_of_its_tenants_quota_is_shown_as_guaranteed(
     assert [each["guaranteed"] for each in shown] == guaranteed
 
 
-def test_views_of_a_desk_made_anew_are_not_those_of_the_one_before(office: Open) -> None:
+def test_views_of_a_control_state_made_anew_are_not_those_of_the_one_before(office: Open) -> None:
     """As after an instant that could not be written: both have seen the same number of instants."""
     views = Views(Home(Path("/nowhere")))
     control = office(1)

@@ -429,7 +429,7 @@ def test_the_coordinators_lines_that_are_no_messages_are_skipped(folder: Path, m
     run(folder, story)
 
 
-def test_a_report_that_breaks_the_desk_loses_its_job_and_is_not_repeated(
+def test_a_report_that_breaks_the_control_state_loses_its_job_and_is_not_repeated(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take = control_states.HANDLERS[AttemptReport]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from office import Office, Open, devices
 
-FLOOR = [*devices(1, "A100"), *devices(1, "V100", index=1), *devices(1, "T4", index=2)]
+DEVICES = [*devices(1, "A100"), *devices(1, "V100", index=1), *devices(1, "T4", index=2)]
 
 
 def ran(control: Office, kind: str, seconds: float, steps: int = 100) -> None:
@@ -17,7 +17,7 @@ def ran(control: Office, kind: str, seconds: float, steps: int = 100) -> None:
 
 def test_rates_are_those_of_the_last_namesake_on_each_type(empty: Open) -> None:
     control = empty()
-    control.hello(FLOOR)
+    control.hello(DEVICES)
     ran(control, "A100", 9.0)
     ran(control, "A100", 19.0)
     ran(control, "V100", 49.0)
@@ -30,6 +30,6 @@ def test_rates_are_those_of_the_last_namesake_on_each_type(empty: Open) -> None:
 
 def test_of_a_name_that_nobody_had_nothing_is_known(empty: Open) -> None:
     control = empty()
-    control.hello(FLOOR)
+    control.hello(DEVICES)
     (job_id,) = control.submit(name="new", steps=100)
     assert not control.control.job(job_id).spec.step_rate_hz

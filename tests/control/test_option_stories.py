@@ -1,4 +1,4 @@
-"""Dependencies of every kind, times to begin, CPU cores, named devices and priorities at the desk, on a real log."""
+"""Dependencies of every kind, times to begin, CPU cores, named devices and priorities, on a real log."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ BAD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("asked", BAD, ids=lambda asked: str(asked)[:40])
-def test_nonsense_is_refused_before_it_reaches_the_desk(asked: dict[str, Any]) -> None:
+def test_nonsense_is_refused_before_it_reaches_the_control_state(asked: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         JobRequest(command=["true"], **asked)
 

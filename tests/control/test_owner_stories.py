@@ -1,4 +1,4 @@
-"""What owners ask for, at the desk: to pause and to go on, and to run again."""
+"""What owners ask for, in the control state: to pause and to go on, and to run again."""
 
 from __future__ import annotations
 

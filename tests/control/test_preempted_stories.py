@@ -1,4 +1,4 @@
-"""What the node says and what the desk wants may cross on their way: pauses, ends, losses, restarts."""
+"""What the node says and what the control state wants may cross on their way: pauses, ends, losses, restarts."""
 
 from __future__ import annotations
 

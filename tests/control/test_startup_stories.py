@@ -1,4 +1,4 @@
-"""An attempt starts up until the node tells of its first step: what the desk makes of it, and what a restart knows."""
+"""An attempt starts up until the node reports its first step: what follows from it, and what a restart knows."""
 
 from __future__ import annotations
 

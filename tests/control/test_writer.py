@@ -322,7 +322,7 @@ def test_a_restart_goes_on_with_time_and_numbers(tmp_path: Path, run: Run) -> No
     run(second)
 
 
-def test_an_input_that_breaks_the_desk_is_refused_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_that_breaks_the_control_state_is_refused_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that came with it happen, once each; what it had changed by then is undone."""
 
     def broken(control: ControlState, word: Hold, now: float) -> None:

@@ -161,8 +161,10 @@ class CoordinatorLink:
         try:
             hello = from_coordinator(read)
         except VersionError as error:
-            log.error("process %d is refused: %s", pid, error)  # noqa: TRY400 - it is no fault of the daemon
-            self.refusal = f"{error.message}; {error.hint}"
+            refusal = f"{error.message}; {error.hint}"
+            if refusal != self.refusal:  # it tries again and again
+                log.error("process %d is refused: %s", pid, refusal)  # noqa: TRY400 - it is no fault of the daemon
+            self.refusal = refusal
             connection.send(Refused(VERSION, self.refusal))
             return False
         except ProtocolError as error:
