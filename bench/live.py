@@ -18,6 +18,7 @@ from pathlib import Path
 
 import weft
 from figures import Figure
+from weft.protocol import VERSION
 from weft.system.home import Home
 
 ROUNDS = 15
@@ -271,7 +272,7 @@ def pretend_node(home: Home, count: int = 512, run_s: float = 0.0) -> None:
     said, heard = line.makefile("w"), line.makefile("r")
     hello = {
         "type": "hello",
-        "protocol": 1,
+        "protocol": VERSION,
         "node": "n",
         "boot_id": "b",
         "pid": os.getpid(),

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from weft.cli.job_options import request_from_options
 from weft.cli.main import weft as command
 from weft.cli.verbs.job_details import _lines
-from weft.control.models import JobRequest
-from weft.control.record import spec_for
+from weft.control.api.request_schemas import JobRequest
+from weft.control.loop.job_record import spec_for
 from weft.core.errors import InputError
 from weft.core.serialization import plain_spec, spec_of
 

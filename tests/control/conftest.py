@@ -1,4 +1,4 @@
-"""Every office that a test opens is checked when the test is over: its log makes the very desk it has."""
+"""Every office that a test opens is checked when the test is over: its log makes the very control state it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A desk on a real log, and a node that is only told of: every instant is on disk before the node hears of it."""
+"""A control state on a real log, and a simulated node: every instant is on disk before the node hears of it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weft.control.api.request_schemas import JobRequest
 from weft.control.clock import Mark
-from weft.control.counts import Counts
-from weft.control.desk import Desk
-from weft.control.fold import load_desk
-from weft.control.inputs import Cancel, Devices, Hello, Hold, Input, Release, Report, Submit, Tick
-from weft.control.models import JobRequest
-from weft.control.orders import Order
-from weft.control.outcome import Outcome
-from weft.control.record import FIRST, Record
-from weft.control.store import Batch, Store
+from weft.control.loop.control_state import ControlState
+from weft.control.loop.inputs import (
+    AttemptReport,
+    Cancel,
+    Hold,
+    Input,
+    InstantOutcome,
+    NodeConnected,
+    NodeDevices,
+    PendingRun,
+    Release,
+    Submit,
+    Tick,
+)
+from weft.control.loop.inputs import Order as SentOrder
+from weft.control.loop.job_record import FIRST, JobRecord
+from weft.control.loop.writer import Counts
+from weft.control.store.log_store import Batch, LogStore
+from weft.control.store.replay import load_control_state
 from weft.core.snapshot import SnapshotTexts, snapshot
 from weft.core.view import Decider
 from weft.policies.loader import policies_asked
+from weft.protocol import Synced, plain
+
+Order = dict[str, Any]
+"""As the node reads it."""
 
 BEGIN = 1_700_000_000.0
 MACHINE = "here"
@@ -52,7 +67,7 @@ def request(**asked: Any) -> Submit:
     return Submit(made.complete(), made.env or {}, made.request_id)
 
 
-def batch_of(outcome: Outcome, now: float) -> Batch:
+def batch_of(outcome: InstantOutcome, now: float) -> Batch:
     return Batch(
         Mark(now, "this boot", now),
         outcome.facts,
@@ -84,7 +99,7 @@ class Node:
     def __init__(self) -> None:
         self.attempts: dict[str, Attempt] = {}
         self.last_attempt: dict[str, int] = {}
-        self.reports: list[Report] = []
+        self.reports: list[AttemptReport] = []
         self.named: set[str] | None = None
         """After a hello: whom orders have named since."""
         self.leaves = False
@@ -153,13 +168,13 @@ class Node:
                 self.end(job_id, exit_code=143)
         elif number > self.last_attempt.get(job_id, 0):  # else it is over, and has been reported
             self.last_attempt[job_id] = number
-            self.reports.append(Report(job_id, number, "lost", {"message": "nothing of it is on this node"}))
+            self.reports.append(AttemptReport(job_id, number, "lost", {"message": "nothing of it is on this node"}))
 
     def gone(self, job_id: str) -> Attempt:
         return self.attempts.pop(job_id)
 
     def say(self, job_id: str, what: str, **body: Any) -> None:
-        self.reports.append(Report(job_id, self.attempts[job_id].number, what, body))
+        self.reports.append(AttemptReport(job_id, self.attempts[job_id].number, what, body))
 
     def end(self, job_id: str, exit_code: int = 0, message: str = "") -> None:
         self.say(job_id, "ended", exit_code=exit_code, message=message)
@@ -182,24 +197,25 @@ class Office:
     def __init__(self, folder: Path, policy: str | Callable[[], Decider] = "fifo", **quotas: int) -> None:
         self.new_policy = policies_asked(policy)[0].build if isinstance(policy, str) else policy
         self.quotas = quotas
-        self.store = Store(folder / "weft.db")
+        self.store = LogStore(folder / "weft.db")
         self.store._db.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here, and it is much quicker
         self.now = BEGIN
         self.boot_id = "a boot"
         self.node = Node()
         self.last_seq = 0
         self.snapshots = SnapshotTexts()
-        self.desk = self.loaded()
+        self.control = self.loaded()
 
-    def loaded(self) -> Desk:
-        return load_desk(self.store, self.new_policy(), self.quotas)
+    def loaded(self) -> ControlState:
+        return load_control_state(self.store, self.new_policy(), self.quotas)
 
-    def instant(self, *inputs: Input, after_s: float = 1.0) -> Outcome:
+    def instant(self, *inputs: Input, after_s: float = 1.0) -> InstantOutcome:
         """Decided, on disk, and told to the node."""
         self.now += after_s
-        outcome = self.desk.handle(inputs, self.now)
+        outcome = self.control.handle(inputs, self.now)
         self.last_seq = self.store.commit(batch_of(outcome, self.now))
-        self.node.take(outcome.orders)
+        outcome.orders = [on_the_wire(order) for order in outcome.orders]  # type: ignore[misc]
+        self.node.take(outcome.orders)  # type: ignore[arg-type]
         return outcome
 
     def ask(self, wish: Input, after_s: float = 1.0) -> Any:
@@ -208,11 +224,11 @@ class Office:
             raise answer
         return answer
 
-    def hello(self, found: list[dict[str, Any]]) -> Outcome:
+    def hello(self, found: list[dict[str, Any]]) -> InstantOutcome:
         self.node.hello()
-        return self.instant(Hello(MACHINE, found, self.boot_id))
+        return self.instant(NodeConnected(MACHINE, found, self.boot_id))
 
-    def reboot(self, found: list[dict[str, Any]]) -> Outcome:
+    def reboot(self, found: list[dict[str, Any]]) -> InstantOutcome:
         """The machine is started anew: of what ran there is nothing left."""
         self.boot_id += " again"
         self.node.attempts.clear()
@@ -257,12 +273,12 @@ class Office:
         orders = self.instant(Tick(), after_s=after_s).orders
         return orders + self.hear(0.0)
 
-    def tell_devices(self, found: list[dict[str, Any]]) -> Outcome:
-        return self.instant(Devices(found))
+    def tell_devices(self, found: list[dict[str, Any]]) -> InstantOutcome:
+        return self.instant(NodeDevices(found))
 
     def restart(self) -> None:
-        self.desk = self.loaded()
-        self.desk.scheduler.ledger.validate()
+        self.control = self.loaded()
+        self.control.scheduler.ledger.validate()
 
     # ---- what is so
 
@@ -272,9 +288,9 @@ class Office:
         return row
 
     def states(self) -> dict[str, str]:
-        """Of all jobs there have been, live ones as the living desk has them."""
+        """Of all jobs there have been, live ones as the live control state has them."""
         ended = {row["id"]: row["state"] for row in self.store.all("ended_before", None, None, 1_000_000)}
-        live = {job_id: str(self.desk.state(job_id)) for job_id in self.desk.records}
+        live = {job_id: str(self.control.job_state(job_id)) for job_id in self.control.records}
         assert not ended.keys() & live.keys()
         return dict(sorted((ended | live).items()))
 
@@ -282,62 +298,71 @@ class Office:
         return {job_id for job_id, state in self.states().items() if state == "RUNNING"}
 
     def reason(self, job_id: str) -> str:
-        return str(self.desk.scheduler.reason(job_id, self.now) or "")
+        return str(self.control.scheduler.reason(job_id, self.now) or "")
 
     def take_snapshot(self, keep_s: float = 30 * 86_400.0) -> None:
         """As the writer does between two instants."""
-        text = self.snapshots.text(self.desk.scheduler.ledger)
+        text = self.snapshots.text(self.control.scheduler.ledger)
         self.store.put_snapshot(self.last_seq, self.now, text, self.now - keep_s)
-        self.desk.roster.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
+        self.control.live_jobs.environments = {row["digest"]: row["id"] for row in self.store.all("environments")}
 
     def check_disk(self) -> None:
-        """What is on disk is what the living desk knows, in all that is to last."""
-        self.desk.scheduler.ledger.validate()
+        """What is on disk is what the live control state knows, in all that is to last."""
+        self.control.scheduler.ledger.validate()
         again = self.loaded()
         again.scheduler.ledger.validate()
-        taken = snapshot(self.desk.scheduler.ledger)
+        taken = snapshot(self.control.scheduler.ledger)
         assert json.loads(json.dumps(snapshot(again.scheduler.ledger))) == json.loads(json.dumps(taken))
-        assert json.loads(self.snapshots.text(self.desk.scheduler.ledger)) == json.loads(json.dumps(taken))
-        assert lasting(again) == lasting(self.desk)
+        assert json.loads(self.snapshots.text(self.control.scheduler.ledger)) == json.loads(json.dumps(taken))
+        assert lasting(again) == lasting(self.control)
         self.check_indexes()
 
     def check_indexes(self) -> None:
         """What is kept beside the records is what a look at each of them tells."""
-        desk = self.desk
-        assert [record.key for record in desk.roster.after(FIRST)] == sorted(each.key for each in desk.records.values())
-        assert desk.roster.alive == {record.id: record for record in desk.records.values() if record.is_alive}
-        live = Counter(str(desk.state(job_id)) for job_id in desk.records)
+        control = self.control
+        assert [record.key for record in control.live_jobs.after(FIRST)] == sorted(
+            each.key for each in control.records.values()
+        )
+        assert control.live_jobs.alive == {record.id: record for record in control.records.values() if record.is_alive}
+        live = Counter(str(control.job_state(job_id)) for job_id in control.records)
         ended = {row["state"]: row["jobs"] for row in self.store.all("counts")}
-        assert Counts(self.store, desk).all == {**ended, **live}
+        assert Counts(self.store, control).all == {**ended, **live}
 
 
-def lasting(desk: Desk) -> dict[str, Any]:
+def lasting(control: ControlState) -> dict[str, Any]:
     """All that a restart must bring back."""
     return {
-        "records": {record.id: _lasting(record) for record in desk.records.values()},
-        "states": {job_id: desk.state(job_id) for job_id in desk.records},
-        "environments": desk.roster.environments,
-        "number": desk.roster.last_number,
-        "floor": desk.floor.plain(),
-        "arrays": desk.roster.arrays,
+        "records": {record.id: _lasting(record) for record in control.records.values()},
+        "states": {job_id: control.job_state(job_id) for job_id in control.records},
+        "environments": control.live_jobs.environments,
+        "number": control.live_jobs.last_number,
+        "floor": control.inventory.plain(),
+        "arrays": control.live_jobs.arrays,
         "dependents": {
             job_id: live
-            for job_id, numbers in desk.roster.dependents.items()
-            if (live := numbers & {record.number for record in desk.records.values()})
+            for job_id, numbers in control.live_jobs.dependents.items()
+            if (live := numbers & {record.number for record in control.records.values()})
         },
-        "backing off": sorted(desk.roster.backing_off),
-        "stopping": sorted(desk.roster.stopping),
-        "boot": desk.boot_id,
+        "backing off": sorted(control.live_jobs.backing_off),
+        "stopping": sorted(control.live_jobs.stopping),
+        "boot": control.boot_id,
     }
 
 
-def _lasting(record: Record) -> dict[str, Any]:
+def _lasting(record: JobRecord) -> dict[str, Any]:
     passing = ("pids", "metrics", "host_bytes")
-    ours = {name: getattr(record, name) for name in Record.__slots__ if name not in passing}
+    ours = {name: getattr(record, name) for name in JobRecord.__slots__ if name not in passing}
     if not record.is_alive:
         for name in ("devices", "lane_base", "lane_weight", "granted_at", "attempt_started_at"):
             del ours[name]  # of the attempt before, which nobody asks for
     return {**ours, "request": json.loads(json.dumps(record.request))}
+
+
+def on_the_wire(order: SentOrder) -> Order:
+    """An order as the node reads it, but for what is put in when it is sent: of that, the number of its environment."""
+    if isinstance(order, PendingRun):
+        return {**plain(order.run), "environment": order.environment}
+    return {"type": "synced"} if isinstance(order, Synced) else plain(order)
 
 
 def kinds(orders: Iterable[Order]) -> list[tuple[str, str, int]]:

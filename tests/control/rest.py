@@ -13,16 +13,16 @@ from typing import Any
 
 import uvicorn
 
-from weft.control.app import make_app
+from weft.control.api.app import make_app
 from weft.control.clock import Clock
-from weft.control.fold import load_desk
-from weft.control.house import House
-from weft.control.inputs import Input
-from weft.control.link import Link
-from weft.control.orders import Order
-from weft.control.store import Store
-from weft.control.writer import Writer
+from weft.control.coordinator_session import CoordinatorSession
+from weft.control.loop.inputs import Input
+from weft.control.loop.writer import Writer
+from weft.control.service import ControlService
+from weft.control.store.log_store import LogStore
+from weft.control.store.replay import load_control_state
 from weft.policies.loader import policies_asked
+from weft.protocol import plain
 from weft.system.home import Home
 from weft.system.settings import Settings
 
@@ -32,7 +32,7 @@ class Served:
         self._folder = folder
         self._policy = policy
         self._ready = threading.Event()
-        self.sent: list[Order] = []
+        self.sent: list[dict[str, Any]] = []
         self.port = 0
         self._thread = threading.Thread(target=self._live)
 
@@ -43,16 +43,20 @@ class Served:
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         home = Home(self._folder)
-        store = self._store = Store(home.database)
+        store = self._store = LogStore(home.database)
         store._db.execute("PRAGMA synchronous = OFF")
         named = policies_asked(self._policy)[0]
-        link = Link(store.environment, {})
-        link.send = lambda orders: self.sent.extend(map(link._filled, orders))  # type: ignore[method-assign, assignment]
+        session = CoordinatorSession(store.environment, {})
         self.writer = Writer(
-            store, Clock(), lambda: load_desk(store, named.build(), {}), lambda orders: link.send(orders), 30.0, 5_000
+            store,
+            Clock(),
+            lambda: load_control_state(store, named.build(), {}),
+            lambda orders: self.sent.extend(plain(session.completed(order)) for order in orders),
+            30.0,
+            5_000,
         )
-        self.house = House(home, store, self.writer, link, named, Settings())
-        config = uvicorn.Config(make_app(self.house), port=0, log_config=None, access_log=False, lifespan="off")
+        self.service = ControlService(home, store, self.writer, session.link, named, Settings())
+        config = uvicorn.Config(make_app(self.service), port=0, log_config=None, access_log=False, lifespan="off")
         server = uvicorn.Server(config)
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         loop = asyncio.create_task(self.writer.run())

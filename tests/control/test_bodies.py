@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from weft.control import bodies
-from weft.control.bodies import LARGE_AT_ONCE, LARGE_BYTES, Bodies
+from weft.control.api import connections as bodies
+from weft.control.api.connections import LARGE_AT_ONCE, LARGE_BYTES, BodyLimits
 
 MOST = 4 * LARGE_BYTES
 Message = dict[str, Any]
@@ -55,7 +55,7 @@ async def echo(scope: Message, receive: Any, send: Any) -> None:
 
 async def served(client: Client, app: Any = echo) -> Client:
     async with asyncio.timeout(30):
-        await Bodies(app, MOST)(client.scope, client.receive, client.send)
+        await BodyLimits(app, MOST)(client.scope, client.receive, client.send)
     return client
 
 
@@ -104,7 +104,7 @@ def test_only_some_large_bodies_are_worked_on_at_a_time(monkeypatch: pytest.Monk
             await may_end.wait()
             await echo(scope, receive, send)
 
-        app = Bodies(slow, MOST)
+        app = BodyLimits(slow, MOST)
         large = [Client([bytes(LARGE_BYTES + 1)], content_length=str(LARGE_BYTES + 1)) for _ in range(LARGE_AT_ONCE)]
         working = [asyncio.create_task(app(each.scope, each.receive, each.send)) for each in large]
         while len(begun) < LARGE_AT_ONCE:

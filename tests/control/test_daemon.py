@@ -21,8 +21,8 @@ import pytest
 
 from waiting import wait_until
 from weft.client.unix_http import Connection
+from weft.control.api.listener import Listener
 from weft.control.daemon import _listen
-from weft.control.listener import Listener
 from weft.system.home import Home
 from weft.system.lockfile import LockedError, holder_of, taken_lock
 

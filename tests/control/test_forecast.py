@@ -10,12 +10,11 @@ import pytest
 from hosting import Word, hosting, seated
 from office import Office, Open, devices, request
 
-from weft.control import views as viewing
-from weft.control.forecast import starts_in_s
-from weft.control.happenings import preemptions
-from weft.control.inputs import Tick
-from weft.control.views import Views
-from weft.control.why import why_ended, why_live, with_estimate
+from weft.control.api import views as viewing
+from weft.control.api.explain import preemptions, why_ended, why_live, with_estimate
+from weft.control.api.forecast import starts_in_s
+from weft.control.api.views import Views
+from weft.control.loop.inputs import Tick
 from weft.core.plan import Plan
 from weft.core.scheduler import Scheduler
 from weft.core.snapshot import snapshot
@@ -29,24 +28,24 @@ JOBS = [(1, 40.0), (2, 90.0), (1, 15.0), (2, 30.0), (1, 60.0), (1, 5.0), (2, 20.
 
 def why(office: Office, job_id: str) -> dict[str, Any]:
     views = Views(Home(Path("/nowhere")))
-    if job_id in office.desk.records:
-        answer = why_live(office.desk, office.store, views, job_id, office.now, office.new_policy)
+    if job_id in office.control.records:
+        answer = why_live(office.control, office.store, views, job_id, office.now, office.new_policy)
     else:
         answer = why_ended(office.row(job_id), office.store)
     return asyncio.run(with_estimate(answer))
 
 
 def first_starts(office: Office, total_s: dict[str, float], most: int = 500) -> dict[str, float]:
-    """Drive the desk and its node, each job ending when it has run its time; when each first started."""
+    """Drive the control state and its node, each job ending when it has run its time; when each first started."""
     started: dict[str, float] = {}
-    ledger = office.desk.scheduler.ledger
+    ledger = office.control.scheduler.ledger
     for _ in range(most):
         for job in ledger.running.values():
             started.setdefault(job.id, office.now)
-        if not office.desk.records:
+        if not office.control.records:
             return started
         ends = [(office.now + total_s[job.id] - job.run_s(office.now), job.id) for job in ledger.running.values()]
-        at = min([*(at for at, _ in ends), office.desk.next_time(office.now)])
+        at = min([*(at for at, _ in ends), office.control.next_time(office.now)])
         for ends_at, job_id in ends:
             if ends_at <= at + 1e-6:
                 office.node.end(job_id)
@@ -57,14 +56,14 @@ def first_starts(office: Office, total_s: dict[str, float], most: int = 500) -> 
 
 @pytest.mark.parametrize("policy", ["fifo", "backfill", "tiresias-l:thresholds=20", "srtf"])
 def test_a_forecast_comes_true_if_jobs_run_as_long_as_expected(office: Open, policy: str) -> None:
-    desk = office(2, policy)
-    desk.instant(*(request(gpus=gpus) for gpus, _ in JOBS))
+    control = office(2, policy)
+    control.instant(*(request(gpus=gpus) for gpus, _ in JOBS))
     total_s = {str(number): total_s for number, (_, total_s) in enumerate(JOBS, 1)}
-    waiting = [job.id for job in desk.desk.scheduler.ledger.jobs.values() if job.generation == 0]
-    taken, asked_at = snapshot(desk.desk.scheduler.ledger), desk.now
-    told = {job_id: starts_in_s(taken, desk.new_policy(), asked_at, job_id, total_s.get) for job_id in waiting}
-    assert snapshot(desk.desk.scheduler.ledger) == taken, "the living ledger was touched"
-    started = first_starts(desk, total_s)
+    waiting = [job.id for job in control.control.scheduler.ledger.jobs.values() if job.generation == 0]
+    taken, asked_at = snapshot(control.control.scheduler.ledger), control.now
+    told = {job_id: starts_in_s(taken, control.new_policy(), asked_at, job_id, total_s.get) for job_id in waiting}
+    assert snapshot(control.control.scheduler.ledger) == taken, "the living ledger was touched"
+    started = first_starts(control, total_s)
     assert len(waiting) >= 4
     for job_id in waiting:
         assert told[job_id] == pytest.approx(started[job_id] - asked_at, abs=0.01), job_id
@@ -72,66 +71,66 @@ def test_a_forecast_comes_true_if_jobs_run_as_long_as_expected(office: Open, pol
 
 def test_a_guest_is_told_when_it_has_devices_of_its_own_and_others_when_they_begin(office: Open) -> None:
     words: list[Word] = []
-    desk = office(1, hosting(words))
-    desk.submit(gpu_mem_bytes=1 << 30)
+    control = office(1, hosting(words))
+    control.submit(gpu_mem_bytes=1 << 30)
     words.append(seated("2", speed=0.5))
-    desk.submit(gpu_mem_bytes=1 << 30)
-    desk.submit(gpu_mem_bytes=1 << 30)
-    taken = snapshot(desk.desk.scheduler.ledger)
-    ran_s = {job.id: job.run_s(desk.now) for job in desk.desk.scheduler.ledger.jobs.values()}
+    control.submit(gpu_mem_bytes=1 << 30)
+    control.submit(gpu_mem_bytes=1 << 30)
+    taken = snapshot(control.control.scheduler.ledger)
+    ran_s = {job.id: job.run_s(control.now) for job in control.control.scheduler.ledger.jobs.values()}
     total_s = {"1": ran_s["1"] + 60.0, "2": ran_s["2"] + 50.0, "3": 10.0}.get
-    told = [starts_in_s(taken, desk.new_policy(), desk.now, job_id, total_s) for job_id in ("2", "3")]
+    told = [starts_in_s(taken, control.new_policy(), control.now, job_id, total_s) for job_id in ("2", "3")]
     assert told == [pytest.approx(60.0), pytest.approx(80.0)], "30 s of its 50 s it has had as a guest by then"
     words.append(seated("3"))
-    assert starts_in_s(taken, desk.new_policy(), desk.now, "3", total_s) == 0.0
+    assert starts_in_s(taken, control.new_policy(), control.now, "3", total_s) == 0.0
 
 
 def test_nobody_knows_when_a_job_starts_behind_one_that_nobody_knows(office: Open) -> None:
-    desk = office(1)
-    desk.submit(), desk.submit()
-    taken = snapshot(desk.desk.scheduler.ledger)
-    assert starts_in_s(taken, desk.new_policy(), desk.now, "2", lambda job_id: None) is None
+    control = office(1)
+    control.submit(), control.submit()
+    taken = snapshot(control.control.scheduler.ledger)
+    assert starts_in_s(taken, control.new_policy(), control.now, "2", lambda job_id: None) is None
 
 
 def test_one_that_has_run_too_long_already_is_taken_to_have_as_much_before_it(office: Open) -> None:
-    desk = office(1)
-    desk.submit(), desk.submit()
-    ran_s = desk.desk.scheduler.ledger.jobs["1"].run_s(desk.now)
-    taken = snapshot(desk.desk.scheduler.ledger)
-    in_s = starts_in_s(taken, desk.new_policy(), desk.now, "2", lambda job_id: 0.5)
+    control = office(1)
+    control.submit(), control.submit()
+    ran_s = control.control.scheduler.ledger.jobs["1"].run_s(control.now)
+    taken = snapshot(control.control.scheduler.ledger)
+    in_s = starts_in_s(taken, control.new_policy(), control.now, "2", lambda job_id: 0.5)
     assert in_s == pytest.approx(ran_s, abs=0.01)
 
 
 def test_a_job_that_could_start_now_starts_at_once(office: Open) -> None:
-    desk = office(1)
-    desk.submit(hold=True)
-    taken = snapshot(desk.desk.scheduler.ledger)
+    control = office(1)
+    control.submit(hold=True)
+    taken = snapshot(control.control.scheduler.ledger)
     taken["jobs"][0] |= {"state": "pending", "holds": []}
-    assert starts_in_s(taken, desk.new_policy(), desk.now, "1", lambda job_id: 1.0) == 0.0
+    assert starts_in_s(taken, control.new_policy(), control.now, "1", lambda job_id: 1.0) == 0.0
 
 
 # ---- why
 
 
 def test_one_that_is_being_ended_is_not_waited_for_long(office: Open) -> None:
-    desk = office(1)
-    desk.submit()
-    desk.end("1", after_s=1000.0)
-    desk.submit(), desk.submit()
-    assert why(desk, "3")["estimate"]["starts_in_s"] > 900.0
-    desk.node.lingers = True
-    desk.cancel("2")
-    assert why(desk, "3")["estimate"]["starts_in_s"] == pytest.approx(1.0)
-    assert why(desk, "2")["text"][0] == "2 is RUNNING: cancelled; its processes are being stopped"
+    control = office(1)
+    control.submit()
+    control.end("1", after_s=1000.0)
+    control.submit(), control.submit()
+    assert why(control, "3")["estimate"]["starts_in_s"] > 900.0
+    control.node.lingers = True
+    control.cancel("2")
+    assert why(control, "3")["estimate"]["starts_in_s"] == pytest.approx(1.0)
+    assert why(control, "2")["text"][0] == "2 is RUNNING: cancelled; its processes are being stopped"
 
 
 def test_why_names_who_is_ahead_and_the_rule_and_when(office: Open) -> None:
-    desk = office(2)
-    desk.submit(name="train", gpus=2)
-    desk.end("1", after_s=60.0)
+    control = office(2)
+    control.submit(name="train", gpus=2)
+    control.end("1", after_s=60.0)
     for name in ("train", "evaluate", "train", "mine"):
-        desk.submit(name=name, gpus=2)
-    answer = why(desk, "5")
+        control.submit(name=name, gpus=2)
+    answer = why(control, "5")
     assert (answer["state"], answer["rule"]) == ("PENDING", "first come, first served")
     assert [(job["id"], job["name"], job["gang_size"]) for job in answer["ahead"]] == [
         ("3", "evaluate", 2),
@@ -139,7 +138,7 @@ def test_why_names_who_is_ahead_and_the_rule_and_when(office: Open) -> None:
     ]
     assert answer["ahead_count"] == 2
     assert answer["reason"]
-    assert answer["estimate"]["starts_in_s"] == pytest.approx(3 * desk.row("1")["run_s"], abs=10.0)
+    assert answer["estimate"]["starts_in_s"] == pytest.approx(3 * control.row("1")["run_s"], abs=10.0)
     assert answer["text"][0].startswith("5 is PENDING: ")
     assert "ahead of it: 3 (evaluate), 4 (train)" in answer["text"]
     assert "the rule: first come, first served" in answer["text"]
@@ -147,37 +146,39 @@ def test_why_names_who_is_ahead_and_the_rule_and_when(office: Open) -> None:
 
 
 def test_why_lists_only_the_first_of_many(office: Open) -> None:
-    desk = office(1)
-    desk.instant(*(request() for _ in range(30)))
-    answer = why(desk, "30")
+    control = office(1)
+    control.instant(*(request() for _ in range(30)))
+    answer = why(control, "30")
     assert (len(answer["ahead"]), answer["ahead_count"]) == (10, 28)
     assert any(line.endswith("and 18 more") for line in answer["text"])
     assert answer["estimate"] == {"starts_in_s": None, "how": "no job has succeeded yet to learn from"}
 
 
 def test_why_tells_of_a_preemption_and_what_it_cost(office: Open) -> None:
-    desk = office(1, "tiresias-l:thresholds=10")
-    desk.submit(name="long"), desk.submit(name="next")
-    desk.wait(10.0)
-    paused = why(desk, "1")
+    control = office(1, "tiresias-l:thresholds=10")
+    control.submit(name="long"), control.submit(name="next")
+    control.wait(10.0)
+    paused = why(control, "1")
     assert paused["state"] == "PAUSED"
     (one,) = paused["preemptions"]
     assert (one["by"], one["step"], one["waited_s"], one["depth"], one["paused_s"]) == ("2", 7, 0.25, "gate", None)
     assert one["reason"] == "preempted: 2 comes before it and needs its devices"
-    desk.end("2", after_s=5.0)
-    assert why(desk, "1")["state"] == "RUNNING"
-    (one,) = why(desk, "1")["preemptions"]
+    control.end("2", after_s=5.0)
+    assert why(control, "1")["state"] == "RUNNING"
+    (one,) = why(control, "1")["preemptions"]
     assert one["paused_s"] == 5.0
-    assert any("paused at step 7 (depth gate) after 250 ms, went on after" in line for line in why(desk, "1")["text"])
-    desk.end("1")
-    over = why(desk, "1")
+    assert any(
+        "paused at step 7 (depth gate) after 250 ms, went on after" in line for line in why(control, "1")["text"]
+    )
+    control.end("1")
+    over = why(control, "1")
     assert (over["state"], over["estimate"]["how"], len(over["preemptions"])) == ("SUCCEEDED", "it is over", 1)
 
 
 def test_why_a_held_job_waits(office: Open) -> None:
-    desk = office(1)
-    desk.submit(hold=True)
-    answer = why(desk, "1")
+    control = office(1)
+    control.submit(hold=True)
+    answer = why(control, "1")
     assert (answer["reason"], answer["estimate"]["how"]) == ("held by its owner", "weft resume 1 lets it go on")
 
 
@@ -204,11 +205,11 @@ class Unspeakable:
 
 
 def test_a_policy_that_cannot_explain_itself_breaks_nothing(office: Open) -> None:
-    desk = office(1, Unspeakable)
-    desk.submit()
-    desk.end("1")
-    desk.submit(), desk.submit()
-    answer = why(desk, "3")
+    control = office(1, Unspeakable)
+    control.submit()
+    control.end("1")
+    control.submit(), control.submit()
+    answer = why(control, "3")
     assert answer["reason"] == "its policy cannot say why: ZeroDivisionError: division by zero"
     assert answer["ahead"] == []
 
@@ -219,10 +220,10 @@ def test_a_policy_that_cannot_explain_itself_breaks_nothing(office: Open) -> Non
 def test_the_reasons_of_ten_thousand_are_worked_out_for_those_in_front(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = Office(tmp_path)
-    desk.hello(devices(1))
-    desk.submit()
-    desk.instant(request(array="1-9999"))
+    control = Office(tmp_path)
+    control.hello(devices(1))
+    control.submit()
+    control.instant(request(array="1-9999"))
     calls = {"reason": 0, "waiting_line": 0}
     for name in calls:
         original = getattr(Scheduler, name)
@@ -233,52 +234,52 @@ def test_the_reasons_of_ten_thousand_are_worked_out_for_those_in_front(
 
         monkeypatch.setattr(Scheduler, name, counted)
     views = Views(Home(Path("/nowhere")))
-    shown = [views.live(desk.desk, record, desk.now) for record in desk.desk.records.values()]
+    shown = [views.live(control.control, record, control.now) for record in control.control.records.values()]
     assert len(shown) == 10_000
     assert calls["waiting_line"] == 0, "positions come from the line that the planner keeps"
     assert calls["reason"] <= viewing.EXPLAINED + 1
     assert shown[-1]["reason"] == "waits behind 9998 other jobs"
     assert [job["position"] for job in shown[:3]] == [None, 1, 2]
-    desk.store.close()
+    control.store.close()
 
 
 @pytest.mark.parametrize(("policy", "guaranteed"), [("weft", [True, False]), ("fifo", [False, False])])
 def test_who_has_a_part_of_its_tenants_quota_is_shown_as_guaranteed(
     office: Open, policy: str, guaranteed: list[bool]
 ) -> None:
-    desk = office(2, policy, vision=1)
+    control = office(2, policy, vision=1)
     for _ in range(2):
-        desk.submit(tenant="vision")
+        control.submit(tenant="vision")
     views = Views(Home(Path("/nowhere")))
-    shown = [views.live(desk.desk, record, desk.now) for record in desk.desk.records.values()]
+    shown = [views.live(control.control, record, control.now) for record in control.control.records.values()]
     assert [each["guaranteed"] for each in shown] == guaranteed
 
 
-def test_views_of_a_desk_made_anew_are_not_those_of_the_one_before(office: Open) -> None:
+def test_views_of_a_control_state_made_anew_are_not_those_of_the_one_before(office: Open) -> None:
     """As after an instant that could not be written: both have seen the same number of instants."""
     views = Views(Home(Path("/nowhere")))
-    desk = office(1)
-    desk.submit(), desk.submit()
-    assert views.live(desk.desk, desk.desk.records["2"], desk.now)["position"] == 1
-    version = desk.desk.version
-    desk.restart()
-    desk.cancel("1"), desk.hear()
-    desk.desk.version = version
-    assert views.live(desk.desk, desk.desk.records["2"], desk.now)["position"] is None
+    control = office(1)
+    control.submit(), control.submit()
+    assert views.live(control.control, control.control.records["2"], control.now)["position"] == 1
+    version = control.control.version
+    control.restart()
+    control.cancel("1"), control.hear()
+    control.control.version = version
+    assert views.live(control.control, control.control.records["2"], control.now)["position"] is None
 
 
 def test_before_a_node_has_come_the_reason_says_so(empty: Open) -> None:
-    desk = empty()
-    desk.submit()
-    assert Views(Home(Path("/nowhere"))).reason(desk.desk, "1", desk.now) == "no node is there yet"
+    control = empty()
+    control.submit()
+    assert Views(Home(Path("/nowhere"))).reason(control.control, "1", control.now) == "no node is there yet"
 
 
 def test_a_job_and_its_devices_as_seen_from_outside(office: Open) -> None:
-    desk = office(3)
-    desk.submit(name="train", gpus=2, ntasks=2, steps=100, tenant="vision", env={"SECRET_KEY": "hunter2"})
-    record = desk.desk.records["1"]
+    control = office(3)
+    control.submit(name="train", gpus=2, ntasks=2, steps=100, tenant="vision", env={"SECRET_KEY": "hunter2"})
+    record = control.control.records["1"]
     record.steps, record.step_rate_hz = 40, 5.0
-    shown = Views(Home(Path("/nowhere"))).live(desk.desk, record, desk.now)
+    shown = Views(Home(Path("/nowhere"))).live(control.control, record, control.now)
     assert (shown["state"], shown["devices"], shown["eta_s"], shown["pids"]) == (
         "RUNNING",
         ["here:0", "here:1"],
@@ -287,14 +288,14 @@ def test_a_job_and_its_devices_as_seen_from_outside(office: Open) -> None:
     )
     assert shown["reason"] == ""
     assert "hunter2" not in str(shown)
-    desk.tell_devices([*devices(2), devices(3, blocked_by="process 7")[2]])
-    (node,) = viewing.nodes_json(desk.desk, is_up=True)
+    control.tell_devices([*devices(2), devices(3, blocked_by="process 7")[2]])
+    (node,) = viewing.nodes_json(control.control, is_up=True)
     assert [(each["state"], each["jobs"]) for each in node["devices"]] == [
         ("busy", ["1"]),
         ("busy", ["1"]),
         ("unmanaged", []),
     ]
-    desk.end("1")
-    over = Views(Home(Path("/nowhere"))).ended(desk.row("1"))
+    control.end("1")
+    over = Views(Home(Path("/nowhere"))).ended(control.row("1"))
     assert over.keys() == shown.keys()
     assert (over["state"], over["exit_code"]) == ("SUCCEEDED", 0)

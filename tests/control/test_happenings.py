@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from weft.control.happenings import decided_in_words, events, preemptions
+from weft.control.api.explain import decided_in_words, events, preemptions
 
 
 def row(kind: str, **body: Any) -> dict[str, Any]:

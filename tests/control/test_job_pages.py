@@ -11,14 +11,14 @@ import pytest
 from office import MACHINE, devices
 from rest import Served, served
 
-from weft.control.inputs import Hello, Report
-from weft.control.store import Batch, Store
+from weft.control.loop.inputs import AttemptReport, NodeConnected
+from weft.control.store.log_store import Batch, LogStore
 
 
 @pytest.fixture
 def weft(tmp_path: Path) -> Iterator[Served]:
     with served(tmp_path) as here:
-        here.tell(Hello(MACHINE, devices(2)))
+        here.tell(NodeConnected(MACHINE, devices(2)))
         yield here
 
 
@@ -71,7 +71,7 @@ def test_filters_count_what_they_leave(weft: Served) -> None:
 
 def test_history_goes_back_page_by_page_through_one_instant(weft: Served) -> None:
     submit(weft, array="1-5", hold=True), submit(weft)
-    weft.tell(Report("2", 1, "ended", {"exit_code": 0}))
+    weft.tell(AttemptReport("2", 1, "ended", {"exit_code": 0}))
     weft.ask("POST", "/v1/jobs/1/cancel")  # five in one instant
     found: list[str] = []
     cursor: str | None = ""
@@ -88,14 +88,14 @@ def test_what_is_asked_of_health_does_not_wait_for_the_disk(weft: Served, monkey
     """It shows what was on disk before; a listing waits, for it may not show what is not."""
     submit(weft, hold=True)
     is_writing, may_go_on = threading.Event(), threading.Event()
-    commit = Store.commit
+    commit = LogStore.commit
 
-    def slow(self: Store, batch: Batch) -> int:
+    def slow(self: LogStore, batch: Batch) -> int:
         is_writing.set()
         assert may_go_on.wait(30)
         return commit(self, batch)
 
-    monkeypatch.setattr(Store, "commit", slow)
+    monkeypatch.setattr(LogStore, "commit", slow)
     submitting = threading.Thread(target=submit, args=(weft,), kwargs={"hold": True})
     listed: list[int] = []
     listing = threading.Thread(target=lambda: listed.append(page(weft, "/v1/jobs")[1]))
@@ -118,7 +118,7 @@ def test_an_array_after_an_array_is_cancelled_or_released_as_one(weft: Served) -
     submit(weft, array="1-2"), submit(weft, array="1-30", after=["1", "1", "1_2"]), submit(weft, after=["1_1"])
     job = weft.ask("GET", "/v1/jobs/2_30")[1]
     assert job["reason"] == "starts once 1_1, 1_2 has succeeded"
-    weft.tell(Report("1_1", 1, "ended", {"exit_code": 0}))
+    weft.tell(AttemptReport("1_1", 1, "ended", {"exit_code": 0}))
     assert page(weft, "/v1/jobs?state=RUNNING")[0] == ["1_2", "3"]
-    weft.tell(Report("1_2", 1, "ended", {"exit_code": 1}))
+    weft.tell(AttemptReport("1_2", 1, "ended", {"exit_code": 1}))
     assert page(weft, "/v1/jobs?state=CANCELLED")[1] == 30

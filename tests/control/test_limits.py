@@ -7,16 +7,18 @@ import subprocess
 from typing import Any
 
 import pytest
-from office import Open, devices, request
+from msgspec.structs import replace
+from office import Open, request
 from pydantic import ValidationError
 
 from weft.client.job_request import job_request
-from weft.control import wishes
-from weft.control.inputs import Report
-from weft.control.models import JobRequest
-from weft.control.orders import run_order
-from weft.control.record import Record
+from weft.control.api.request_schemas import JobRequest
+from weft.control.loop import requests
+from weft.control.loop.dispatch import run_order
+from weft.control.loop.inputs import AttemptReport
+from weft.control.loop.job_record import JobRecord
 from weft.core.errors import InputError
+from weft.protocol import SeatOrder, plain
 from weft.system import request_limits as limits
 from weft.system.json_lines import encoded
 
@@ -71,9 +73,10 @@ def test_the_largest_job_fits_in_one_line_however_its_text_is_written(text: str)
     limits.check_command(words)
     limits.check_environment(env)
     asked = {**request().request, "command": words, "cwd": "/" + "\x01" * (limits.PATH_BYTES - 1)}
-    record = Record("1_1", 1, 1, asked, 1, 0.0)
-    order = run_order(record, 2**53, devices(10_000), {"guest": True, "lane": 2**53})
-    line = encoded({**order, "launch": {**order["launch"], "env": env}}, limits.ORDER_LINE_BYTES)
+    record = JobRecord("1_1", 1, 1, asked, 1, 0.0)
+    order = run_order(record, 2**53, list(range(10_000)), SeatOrder(guest=True, lane=2**53))
+    filled = replace(order, launch=replace(order.launch, env=env, strict=True))
+    line = encoded(plain(filled), limits.ORDER_LINE_BYTES)
     assert len(line) > limits.EXECVE_BYTES // 2
 
 
@@ -85,7 +88,7 @@ def test_the_kernel_accepts_what_is_admitted() -> None:
 
 
 def test_what_a_job_may_come_after_is_bounded(office: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wishes, "AWAITED", 50)
+    monkeypatch.setattr(requests, "AWAITED", 50)
     monkeypatch.setattr(limits, "ARRAY_BYTES", 20_000)
     made = office(1)
     made.submit(array="1-30")
@@ -102,6 +105,6 @@ def test_what_a_job_may_come_after_is_bounded(office: Open, monkeypatch: pytest.
 def test_an_order_that_cannot_be_sent_ends_its_job_without_another_attempt(office: Open) -> None:
     made = office(1)
     (job_id,) = made.submit(retries=3)
-    made.instant(Report(job_id, 1, "refused", {"message": "it is too large"}))
+    made.instant(AttemptReport(job_id, 1, "refused", {"message": "it is too large"}))
     row = made.row(job_id)
     assert (row["state"], row["reason"]) == ("FAILED", "cannot be started: it is too large")

@@ -14,18 +14,20 @@ from typing import Any
 import pytest
 from office import MACHINE, devices, request
 
-from weft.control import desk as desks
-from weft.control import link as links
-from weft.control import writer as writers
+from weft.control import coordinator_link as links
+from weft.control import coordinator_session as sessions
+from weft.control.api.listener import Listener
 from weft.control.clock import Clock
+from weft.control.coordinator_session import CoordinatorSession
 from weft.control.daemon import _listen as listening_socket
-from weft.control.fold import load_desk
-from weft.control.inputs import Cancel, Report
-from weft.control.link import PROTOCOL, Link
-from weft.control.listener import Listener
-from weft.control.store import Store
-from weft.control.writer import Writer
+from weft.control.loop import control_state as control_states
+from weft.control.loop import writer as writers
+from weft.control.loop.inputs import AttemptReport, Cancel
+from weft.control.loop.writer import Writer
+from weft.control.store.log_store import LogStore
+from weft.control.store.replay import load_control_state
 from weft.policies.registry import POLICIES
+from weft.protocol import VERSION
 
 GRACES = {"stop_grace_s": 5.0, "pause_grace_s": 10.0}
 Message = dict[str, Any]
@@ -40,7 +42,7 @@ class Line:
     def say(self, **message: Any) -> None:
         self.writer.write(json.dumps(message).encode() + b"\n")
 
-    def hello(self, protocol: int = PROTOCOL) -> None:
+    def hello(self, protocol: int = VERSION) -> None:
         self.say(type="hello", protocol=protocol, node=MACHINE, boot_id="b", pid=7, devices=devices(1), attempts=[])
 
     def report(self, serial: int, what: str, **body: Any) -> None:
@@ -64,12 +66,18 @@ class Post:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "node.sock"
-        self.store = Store(folder / "weft.db")
-        self.link = Link(self.store.environment, GRACES, strict_memory=True)
+        self.store = LogStore(folder / "weft.db")
+        self.session = CoordinatorSession(self.store.environment, GRACES, strict_memory=True)
+        self.link = self.session.link
         self.writer = Writer(
-            self.store, Clock(), lambda: load_desk(self.store, POLICIES["fifo"](), {}), self.link.send, 30.0, 5_000
+            self.store,
+            Clock(),
+            lambda: load_control_state(self.store, POLICIES["fifo"](), {}),
+            self.session.send,
+            30.0,
+            5_000,
         )
-        self.link.join(self.writer)
+        self.session.join(self.writer)
         self.lines: list[Line] = []
 
     async def call(self) -> Line:
@@ -149,7 +157,7 @@ def test_a_report_that_cannot_be_written_is_not_acknowledged_and_comes_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "RETRY_S", 0.0)
-    write = Store._write
+    write = LogStore._write
 
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -159,10 +167,10 @@ def test_a_report_that_cannot_be_written_is_not_acknowledged_and_comes_again(
         line = await post.call()
         line.hello()
         await line.hear_until("synced")
-        monkeypatch.setattr(Store, "_write", full)
+        monkeypatch.setattr(LogStore, "_write", full)
         line.report(1, "ended", exit_code=0, message="")
         assert await line.reader.read() == b"", "the line is closed without a word"
-        monkeypatch.setattr(Store, "_write", write)
+        monkeypatch.setattr(LogStore, "_write", write)
         again = await post.call()
         again.hello()
         assert [order["type"] for order in await again.hear_until("synced")] == ["run", "synced"]
@@ -186,7 +194,7 @@ def test_a_word_about_devices_that_cannot_be_written_closes_the_line(
         if kind == "devices":
             line.hello()
             await line.hear_until("synced")
-        monkeypatch.setattr(Store, "_write", full)
+        monkeypatch.setattr(LogStore, "_write", full)
         line.hello() if kind == "hello" else line.say(type="devices", devices=devices(1, blocked_by="process 1"))
         assert await line.reader.read() == b""
         monkeypatch.undo()
@@ -214,9 +222,18 @@ def test_who_says_hello_last_is_the_coordinator(folder: Path) -> None:
 def test_another_protocol_is_not_spoken_with(folder: Path) -> None:
     async def story(post: Post) -> None:
         line = await post.call()
-        line.hello(protocol=PROTOCOL + 1)
+        line.hello(protocol=VERSION + 1)
+        refused = await line.hear()
+        assert (refused["type"], refused["protocol"]) == ("refused", VERSION)
+        assert f"speaks version {VERSION + 1} of the protocol, this daemon version {VERSION}" in refused["message"]
+        assert "weft down, then weft up" in refused["message"]
         assert await line.reader.read() == b""
         assert not post.link.is_up
+        assert post.session.warnings() == [refused["message"]]
+        again = await post.call()
+        again.hello()
+        await again.hear_until("synced")
+        assert post.session.warnings() == []
 
     run(folder, story)
 
@@ -243,7 +260,7 @@ def test_progress_is_known_but_not_written(folder: Path) -> None:
         line.say(type="progress", jobs={"1": {**said, "attempt": 0, "step": 77}})
         line.report(1, "started", pids=[1])
         await line.hear()
-        record = post.writer.desk.records["1"]
+        record = post.writer.control.records["1"]
         assert (record.steps, record.metrics, record.host_bytes) == (5, {"loss": 0.5}, 9)
         rows = [body for _, kind, body in post.store.log_after(0) if kind == "Reported"]
         assert [body["what"] for body in rows] == ["started"]
@@ -265,7 +282,7 @@ def test_what_is_measured_is_written_if_it_makes_sense(folder: Path) -> None:
         await line.hear()
         rows = [body for _, kind, body in post.store.log_after(0) if kind == "Measured"]
         assert [row["rate_hz"] for row in rows] == [4.5]
-        measured = post.writer.desk.job("1").measured
+        measured = post.writer.control.job("1").measured
         assert measured is not None
         assert measured.ephemeral_bytes == 20
 
@@ -280,7 +297,7 @@ def test_that_a_job_has_grown_is_written_when_its_node_says_what_it_needs_by_now
         await line.hear_until("synced")
         said = {"job": "1", "attempt": 1, "generation": 1, "rate_hz": 4.5, "utilisation": 0.5}
         line.say(type="measured", **said, persistent_bytes=10, ephemeral_bytes=20)
-        while post.writer.desk.job("1").measured is None:
+        while post.writer.control.job("1").measured is None:
             await asyncio.sleep(0)
         for needs_bytes in ([10, 30], None, [5 << 20, 1 << 20]):
             line.say(type="progress", jobs={"1": {"attempt": 1, "generation": 1, "needs_bytes": needs_bytes}})
@@ -293,7 +310,7 @@ def test_that_a_job_has_grown_is_written_when_its_node_says_what_it_needs_by_now
 
 def test_what_is_measured_and_cannot_be_written_is_forgotten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "RETRY_S", 0.0)
-    write = Store._write
+    write = LogStore._write
 
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -303,12 +320,12 @@ def test_what_is_measured_and_cannot_be_written_is_forgotten(folder: Path, monke
         line = await post.call()
         line.hello()
         await line.hear_until("synced")
-        monkeypatch.setattr(Store, "_write", full)
+        monkeypatch.setattr(LogStore, "_write", full)
         sizes = {"persistent_bytes": 1, "ephemeral_bytes": 1, "neighbours": []}
         line.say(type="measured", job="1", attempt=1, generation=1, rate_hz=1.0, utilisation=1.0, **sizes)
         while not post.writer.trouble:
             await asyncio.sleep(0)
-        monkeypatch.setattr(Store, "_write", write)
+        monkeypatch.setattr(LogStore, "_write", write)
         line.report(1, "ended", exit_code=0, message="")
         assert await line.hear() == {"type": "ack", "serial": 1}
 
@@ -322,7 +339,7 @@ def test_without_a_coordinator_nothing_is_sent_and_nobody_waits(folder: Path) ->
         await line.hear_until("synced")
         line.writer.close()
         assert (await post.writer.ask(request()))["id"] == "1"
-        await post.link.leave()
+        await post.session.leave()
 
     run(folder, story)
 
@@ -366,7 +383,7 @@ def test_a_poisoned_order_among_all_that_are_sent_anew_fails_its_own_job(folder:
 def test_an_environment_that_cannot_be_read_for_a_while_is_asked_for_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr(sessions, "TRY_AGAIN_S", 0.0)
     fails = [sqlite3.OperationalError("disk I/O error")] * 2
 
     async def story(post: Post) -> None:
@@ -375,14 +392,14 @@ def test_an_environment_that_cannot_be_read_for_a_while_is_asked_for_again(
                 raise fails.pop()
             return post.store.environment(number)
 
-        post.link._environment = environment
+        post.session._environment = environment
         await post.writer.ask(request())
         for expected in (b"", b"", b"run"):
             line = await post.call()
             line.hello()
             said = await line.reader.read() if not expected else await line.reader.readline()
             assert expected in said
-        assert "1" in post.writer.desk.records
+        assert "1" in post.writer.control.records
 
     run(folder, story)
 
@@ -412,17 +429,17 @@ def test_the_coordinators_lines_that_are_no_messages_are_skipped(folder: Path, m
     run(folder, story)
 
 
-def test_a_report_that_breaks_the_desk_loses_its_job_and_is_not_repeated(
+def test_a_report_that_breaks_the_control_state_loses_its_job_and_is_not_repeated(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = desks.HANDLERS[Report]
+    take = control_states.HANDLERS[AttemptReport]
 
-    def broken(desk: Any, report: Report, now: float) -> None:
+    def broken(control: Any, report: AttemptReport, now: float) -> None:
         if report.what == "ended":
             raise IndexError("a fault of ours")
-        take(desk, report, now)
+        take(control, report, now)
 
-    monkeypatch.setitem(desks.HANDLERS, Report, broken)
+    monkeypatch.setitem(control_states.HANDLERS, AttemptReport, broken)
 
     async def story(post: Post) -> None:
         await post.writer.ask(request(requeue=False))
@@ -457,6 +474,6 @@ async def ended(post: Post, job_id: str) -> None:
     """Its end is on disk."""
     while True:
         async with post.writer.changed:
-            if job_id not in post.writer.desk.records:
+            if job_id not in post.writer.control.records:
                 return
         await asyncio.sleep(0)

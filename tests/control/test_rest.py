@@ -13,8 +13,8 @@ from office import MACHINE, devices
 from rest import Served, served
 
 from waiting import wait_until
-from weft.control.house import PATIENCE_S
-from weft.control.inputs import Devices, Hello, Report
+from weft.control.loop.inputs import AttemptReport, NodeConnected, NodeDevices
+from weft.control.service import PATIENCE_S
 
 JOB_KEYS = {
     "id", "name", "tenant", "class", "state", "reason", "exit_code", "attempt", "devices", "submitted_at", "started_at",
@@ -28,7 +28,7 @@ JOB_KEYS = {
 def weft(tmp_path: Path) -> Iterator[Served]:
     """With a node of two devices."""
     with served(tmp_path) as here:
-        here.tell(Hello(MACHINE, devices(2)))
+        here.tell(NodeConnected(MACHINE, devices(2)))
         yield here
 
 
@@ -36,7 +36,7 @@ def weft(tmp_path: Path) -> Iterator[Served]:
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One for all tests that change nothing."""
     with served(tmp_path_factory.mktemp("quiet")) as here:
-        here.tell(Hello(MACHINE, devices(2)))
+        here.tell(NodeConnected(MACHINE, devices(2)))
         yield here
 
 
@@ -53,8 +53,8 @@ def test_a_job_from_its_submission_to_its_end(weft: Served) -> None:
     assert status == 200
     assert job.keys() >= JOB_KEYS
     assert (job["state"], job["devices"]) == ("RUNNING", ["here:0", "here:1"])
-    weft.tell(Report(job_id, 1, "started", {"pids": [7]}))
-    weft.tell(Report(job_id, 1, "ended", {"exit_code": 3, "message": ""}))
+    weft.tell(AttemptReport(job_id, 1, "started", {"pids": [7]}))
+    weft.tell(AttemptReport(job_id, 1, "ended", {"exit_code": 3, "message": ""}))
     status, job = weft.ask("GET", f"/v1/jobs/{job_id}")
     assert (job["state"], job["exit_code"], job["reason"]) == ("FAILED", 3, "ended with exit code 3")
     assert job.keys() >= JOB_KEYS
@@ -73,7 +73,7 @@ def test_waiting_ends_when_the_job_does(weft: Served) -> None:
     answers: list[Any] = []
     waiter = threading.Thread(target=lambda: answers.append(weft.ask("GET", f"/v1/jobs/{job_id}/wait?timeout_s=25")))
     waiter.start()
-    weft.tell(Report(job_id, 1, "ended", {"exit_code": 0}))
+    weft.tell(AttemptReport(job_id, 1, "ended", {"exit_code": 0}))
     waiter.join(20)
     assert [(status, job["state"]) for status, job in answers] == [(200, "SUCCEEDED")]
 
@@ -140,7 +140,7 @@ def test_an_array_is_found_by_its_elements(weft: Served) -> None:
     assert weft.ask("POST", f"/v1/jobs/{number}/cancel")[1]["ids"] == [f"1_{index}" for index in range(1, 9)]
     assert weft.ask("POST", f"/v1/jobs/{number}/cancel")[1]["ids"] == ["1_1", "1_2"], "those that had started"
     for index in (1, 2):
-        weft.tell(Report(f"{number}_{index}", 1, "ended", {"exit_code": 143}))
+        weft.tell(AttemptReport(f"{number}_{index}", 1, "ended", {"exit_code": 143}))
     status, answer = weft.ask("POST", f"/v1/jobs/{number}/cancel")
     assert (status, answer["error"]) == (409, "all of array 1 is over already")
 
@@ -161,7 +161,7 @@ def test_the_environment_of_a_job_is_never_shown(weft: Served) -> None:
         assert "hunter2" not in str(weft.ask("GET", path))
     (run,) = [order for order in weft.sent if order["type"] == "run"]
     assert run["launch"]["env"] == {"HOME": "/home/ada", "SECRET_KEY": "hunter2"}
-    weft.tell(Report(job_id, 1, "ended", {"exit_code": 0}))
+    weft.tell(AttemptReport(job_id, 1, "ended", {"exit_code": 0}))
     assert weft.ask("GET", f"/v1/jobs/{job_id}")[1]["env"] == {}
 
 
@@ -175,7 +175,7 @@ def test_names_that_are_no_text_reach_the_node_as_they_are(weft: Served) -> None
     job = weft.ask("GET", "/v1/jobs/1")[1]
     assert job["command"][0] == odd
     assert job["name"] == "caf"
-    weft.tell(Report("1", 1, "ended", {"exit_code": 127, "message": f"there is no program {odd}"}))
+    weft.tell(AttemptReport("1", 1, "ended", {"exit_code": 127, "message": f"there is no program {odd}"}))
     assert weft.ask("GET", "/v1/jobs/1")[1]["reason"] == "there is no program caf\\udce9"
     assert weft.ask("GET", "/v1/jobs/1/history")[0] == 200
 
@@ -198,7 +198,7 @@ def test_that_the_settings_have_changed_or_are_wrong_is_a_warning(weft: Served, 
         return " ".join(weft.ask("GET", "/v1/health")[1]["warnings"])
 
     assert "weft.toml" not in warnings()
-    file = weft.house.home.settings
+    file = weft.service.home.settings
     file.write_text('policy = "las"\n')
     assert "weft.toml has changed since weft started: weft down, then weft up takes it up" in warnings()
     file.write_text('plicy = "las"\n')
@@ -226,7 +226,7 @@ def test_a_policy_of_ones_own_that_fails_is_shown_as_a_warning(weft: Served, tmp
 
 def test_nodes_and_their_devices(weft: Served) -> None:
     submitted(weft)
-    weft.tell(Devices([devices(2)[0], devices(2, blocked_by="process 7 (python)")[1]]))
+    weft.tell(NodeDevices([devices(2)[0], devices(2, blocked_by="process 7 (python)")[1]]))
     (node,) = weft.ask("GET", "/v1/nodes")[1]["nodes"]
     assert (node["name"], [device["state"] for device in node["devices"]]) == (MACHINE, ["busy", "unmanaged"])
 
@@ -237,7 +237,7 @@ def test_logs_are_served_from_an_offset(weft: Served, tmp_path: Path) -> None:
     (tmp_path / "jobs" / job_id).mkdir(parents=True)
     (tmp_path / "jobs" / job_id / "task-0.log").write_bytes("one\ntwö\n".encode())
     assert weft.ask("GET", f"/v1/jobs/{job_id}/logs?offset=4") == (200, "twö\n")
-    weft.tell(Report(job_id, 1, "ended", {"exit_code": 0}))
+    weft.tell(AttemptReport(job_id, 1, "ended", {"exit_code": 0}))
     assert weft.ask("GET", f"/v1/jobs/{job_id}/logs?follow=true") == (200, "one\ntwö\n")
     assert weft.ask("GET", f"/v1/jobs/{job_id}/logs?stream=err")[0] == 404
 
@@ -246,10 +246,10 @@ def test_metrics_can_be_read_by_the_official_parser(weft: Served) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     job_id = submitted(weft, name='a "quoted" name')
-    weft.tell(Report(job_id, 1, "started", {"pids": [1]}))
+    weft.tell(AttemptReport(job_id, 1, "started", {"pids": [1]}))
     submitted(weft, gpu_mem_bytes=1 << 30)
     measured = {"persistent_bytes": 7, "ephemeral_bytes": 5, "overflow_bytes": 3, "peak_bytes": 9}
-    weft.writer.desk.records[job_id].note(measured)
+    weft.writer.control.records[job_id].note(measured)
     status, text = weft.ask("GET", "/metrics")
     assert status == 200
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -268,9 +268,9 @@ def test_going_down_ends_what_runs_if_that_is_asked_for(weft: Served) -> None:
     second = submitted(weft)
     assert weft.ask("POST", "/v1/shutdown", {"stop_jobs": True}) == (200, {"ids": [first], "within_s": PATIENCE_S})
     assert weft.ask("GET", f"/v1/jobs/{first}")[1]["state"] == "RUNNING"
-    assert not weft.house.leaving.is_set(), "it waits for the end of those it has stopped"
-    weft.tell(Report(first, 1, "ended", {"exit_code": 143}))
-    wait_until(weft.house.leaving.is_set, "it leaves")
+    assert not weft.service.leaving.is_set(), "it waits for the end of those it has stopped"
+    weft.tell(AttemptReport(first, 1, "ended", {"exit_code": 143}))
+    wait_until(weft.service.leaving.is_set, "it leaves")
     assert weft.ask("GET", f"/v1/jobs/{first}")[1]["reason"] == "ended by weft down --stop-jobs"
     assert weft.ask("GET", f"/v1/jobs/{second}")[1]["state"] == "PENDING"
 
@@ -279,29 +279,29 @@ def test_going_down_leaves_those_that_run_alone_but_sees_to_the_end_of_one_just_
     first, second = submitted(weft), submitted(weft)
     weft.ask("POST", f"/v1/jobs/{first}/cancel")
     assert weft.ask("POST", "/v1/shutdown", {}) == (200, {"ids": [], "within_s": PATIENCE_S})
-    assert not weft.house.leaving.is_set()
-    weft.tell(Report(first, 1, "ended", {"exit_code": 143}))
-    wait_until(weft.house.leaving.is_set, "it leaves")
+    assert not weft.service.leaving.is_set()
+    weft.tell(AttemptReport(first, 1, "ended", {"exit_code": 143}))
+    wait_until(weft.service.leaving.is_set, "it leaves")
     assert weft.ask("GET", f"/v1/jobs/{second}")[1]["state"] == "RUNNING"
 
 
 def test_going_down_with_nobody_to_wait_for_is_done_at_once(weft: Served) -> None:
     submitted(weft)
     assert weft.ask("POST", "/v1/shutdown", {}) == (200, {"ids": [], "within_s": 0.0})
-    wait_until(weft.house.leaving.is_set, "it leaves")
+    wait_until(weft.service.leaving.is_set, "it leaves")
 
 
 def test_going_down_does_not_wait_for_ever_for_one_that_does_not_end(weft: Served) -> None:
-    weft.house._patience_s = 0.01
+    weft.service._patience_s = 0.01
     job_id = submitted(weft)
     weft.ask("POST", "/v1/shutdown", {"stop_jobs": True})
-    wait_until(weft.house.leaving.is_set, "it leaves")
+    wait_until(weft.service.leaving.is_set, "it leaves")
     assert weft.ask("GET", f"/v1/jobs/{job_id}")[1]["state"] == "RUNNING"
 
 
 def test_a_running_job_that_is_cancelled_says_so_until_its_processes_are_gone(weft: Served) -> None:
     job_id = submitted(weft)
-    weft.tell(Report(job_id, 1, "started", {"pids": [7]}))
+    weft.tell(AttemptReport(job_id, 1, "started", {"pids": [7]}))
     assert weft.ask("POST", f"/v1/jobs/{job_id}/cancel") == (200, {"ids": [job_id]})
     job = weft.ask("GET", f"/v1/jobs/{job_id}")[1]
     assert (job["state"], job["reason"]) == ("RUNNING", "cancelled; its processes are being stopped")
@@ -312,7 +312,7 @@ def test_a_running_job_that_is_cancelled_says_so_until_its_processes_are_gone(we
     assert why["text"][0] == f"{job_id} is RUNNING: cancelled; its processes are being stopped"
     assert [(one["what"], one["reason"]) for one in why["decisions"]] == [("Start", "starts on 1 of 2 free devices")]
     assert why["estimate"]["how"] == "it is being ended"
-    weft.tell(Report(job_id, 1, "ended", {"exit_code": 143}))
+    weft.tell(AttemptReport(job_id, 1, "ended", {"exit_code": 143}))
     job = weft.ask("GET", f"/v1/jobs/{job_id}")[1]
     assert (job["state"], job["reason"], job["exit_code"]) == ("CANCELLED", "cancelled", None)
     events = weft.ask("GET", f"/v1/jobs/{job_id}/history")[1]["events"]
@@ -343,7 +343,7 @@ def test_looking_while_others_change_everything_never_fails(weft: Served) -> Non
         for _ in range(40):
             job_id = submitted(weft)
             weft.ask("POST", f"/v1/jobs/{job_id}/cancel")
-            weft.tell(Report(job_id, 1, "ended", {"exit_code": 143}))
+            weft.tell(AttemptReport(job_id, 1, "ended", {"exit_code": 143}))
     finally:
         over.set()
         for watcher in watchers:

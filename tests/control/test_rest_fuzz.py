@@ -16,8 +16,8 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks as promised
 
-from weft.control.app import make_app
-from weft.control.inputs import Hello, Report
+from weft.control.api.app import make_app
+from weft.control.loop.inputs import AttemptReport, NodeConnected
 
 CHECKS = [
     not_a_server_error,
@@ -63,12 +63,12 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A node with four devices: one job is over, some run, some are paused, some wait."""
     folder: Path = tmp_path_factory.mktemp("busy")
     with served(folder, "tiresias-l:thresholds=0.001") as weft:
-        weft.tell(Hello(MACHINE, devices(4)))
+        weft.tell(NodeConnected(MACHINE, devices(4)))
         for asked in ({}, {"gpus": 3}, {"retries": 1}, {"array": "1-3%2"}, {"after": ["2"]}):
             assert weft.ask("POST", "/v1/jobs", {"command": ["true"], **asked})[0] == 201
         for job_id in ("1", "2", "3", "4_1"):
-            weft.tell(Report(job_id, 1, "started", {"pids": [7]}))
-        weft.tell(Report("1", 1, "ended", {"exit_code": 0}))
+            weft.tell(AttemptReport(job_id, 1, "started", {"pids": [7]}))
+        weft.tell(AttemptReport("1", 1, "ended", {"exit_code": 0}))
         (folder / "jobs" / "2").mkdir(parents=True)
         (folder / "jobs" / "2" / "task-0.log").write_text("step 1\n")
         yield schema_of(weft)

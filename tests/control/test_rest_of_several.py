@@ -12,13 +12,13 @@ from office import MACHINE, devices
 from rest import Served, served
 
 from waiting import wait_until
-from weft.control.inputs import Hello, Report
+from weft.control.loop.inputs import AttemptReport, NodeConnected
 
 
 @pytest.fixture
 def weft(tmp_path: Path) -> Iterator[Served]:
     with served(tmp_path) as here:
-        here.tell(Hello(MACHINE, devices(2)))
+        here.tell(NodeConnected(MACHINE, devices(2)))
         yield here
 
 
@@ -29,8 +29,8 @@ def submitted(weft: Served, **asked: Any) -> str:
 
 
 def ended(weft: Served, job_id: str, exit_code: int = 0) -> None:
-    weft.tell(Report(job_id, 1, "started", {"pids": [7]}))
-    weft.tell(Report(job_id, 1, "ended", {"exit_code": exit_code, "message": ""}))
+    weft.tell(AttemptReport(job_id, 1, "started", {"pids": [7]}))
+    weft.tell(AttemptReport(job_id, 1, "ended", {"exit_code": exit_code, "message": ""}))
 
 
 def test_waiting_for_several_ends_with_the_last_or_with_the_first(weft: Served) -> None:

@@ -85,9 +85,9 @@ def test_a_flag_goes_before_a_variable_and_that_before_the_file(tmp_path: Path) 
 
 def test_a_policy_changed_while_weft_ran_stays_until_somebody_says_otherwise(tmp_path: Path) -> None:
     from weft.control.daemon import chosen_policy
-    from weft.control.store import Store
+    from weft.control.store.log_store import LogStore
 
-    store = Store(tmp_path / "weft.db")
+    store = LogStore(tmp_path / "weft.db")
     filed = Settings(policy="fifo")
     assert chosen_policy(store, filed, filed, is_asked=False).label == "fifo"
     store.put_settings([("policy", "srtf")])  # as PUT /v1/policy does

@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 from office import BEGIN, batch_of, request
 
-from weft.control import store as stores
-from weft.control.checksums import COVERED, is_intact
 from weft.control.clock import Mark
-from weft.control.fold import load_desk
-from weft.control.home_log import open_log, read_problems
-from weft.control.outcome import Outcome
-from weft.control.reconciliation import Idle
-from weft.control.record import Record, State
-from weft.control.store import Batch, Fact, Store, StoreError, scripts, upgrade
+from weft.control.loop.inputs import InstantOutcome
+from weft.control.loop.job_record import JobRecord
+from weft.control.loop.job_state import JobState
+from weft.control.store import log_store as stores
+from weft.control.store.home_log import open_log, read_problems
+from weft.control.store.log_schema import COVERED, is_intact, scripts, upgrade
+from weft.control.store.log_store import Batch, Fact, LogStore, StoreError
+from weft.control.store.reconstruction import IdlePolicy
+from weft.control.store.replay import load_control_state
 from weft.core.errors import WeftError
 from weft.core.serialization import KINDS
 from weft.core.snapshot import snapshot
@@ -35,27 +36,27 @@ MARK = Mark(BEGIN, "this boot", 5.0)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(tmp_path / "weft.db")
+def store(tmp_path: Path) -> Iterator[LogStore]:
+    made = LogStore(tmp_path / "weft.db")
     yield made
     made.close()
 
 
 def job(**changed: Any) -> dict[str, Any]:
-    record = Record("1", 1, None, request().request, 1, BEGIN)
-    return {**record.row(State.PENDING), **changed}
+    record = JobRecord("1", 1, None, request().request, 1, BEGIN)
+    return {**record.row(JobState.PENDING), **changed}
 
 
 def attempt(number: int, **changed: Any) -> dict[str, Any]:
-    return {**Record("1", 1, None, request().request, 1, BEGIN, attempt=number).attempt_row(), **changed}
+    return {**JobRecord("1", 1, None, request().request, 1, BEGIN, attempt=number).attempt_row(), **changed}
 
 
-def written(store: Store, *jobs: dict[str, Any], attempts: tuple[dict[str, Any], ...] = ()) -> None:
+def written(store: LogStore, *jobs: dict[str, Any], attempts: tuple[dict[str, Any], ...] = ()) -> None:
     store.commit(Batch(MARK, [Fact("Woken", None, {})], jobs=jobs, attempts=attempts))
 
 
 @pytest.fixture
-def with_environment(store: Store) -> Store:
+def with_environment(store: LogStore) -> LogStore:
     store.commit(Batch(MARK, [], environments=[(1, "digest", "{}")]))
     return store
 
@@ -63,21 +64,21 @@ def with_environment(store: Store) -> Store:
 # ---- the file
 
 
-def test_its_files_are_their_owners_alone(store: Store) -> None:
+def test_its_files_are_their_owners_alone(store: LogStore) -> None:
     written(store)
     files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in store.path.parent.iterdir()}
     assert files.keys() >= {"weft.db", "weft.db-wal"}
     assert set(files.values()) == {0o600}
 
 
-def test_it_is_flushed_with_every_commit(store: Store) -> None:
+def test_it_is_flushed_with_every_commit(store: LogStore) -> None:
     assert store._db.execute("PRAGMA synchronous").fetchone()[0] == 2
     assert store._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
-def test_what_is_written_is_there_for_the_next_one(store: Store) -> None:
+def test_what_is_written_is_there_for_the_next_one(store: LogStore) -> None:
     written(store)
-    again = Store(store.path)
+    again = LogStore(store.path)
     assert [kind for _, kind, _ in again.log_after(0)] == ["Woken"]
     assert again.last_mark() == MARK
     again.close()
@@ -105,13 +106,13 @@ def test_a_step_that_fails_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     assert again.execute("PRAGMA user_version").fetchone() == (len(scripts()),)
     assert again.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('half', 'done')").fetchone() == (0,)
     again.close()
-    Store(tmp_path / "weft.db").close()
+    LogStore(tmp_path / "weft.db").close()
 
 
-def test_a_log_of_a_newer_weft_is_refused(store: Store) -> None:
+def test_a_log_of_a_newer_weft_is_refused(store: LogStore) -> None:
     store._db.execute(f"PRAGMA user_version = {len(scripts()) + 1}")
     with pytest.raises(WeftError, match="the log is of version") as refused:
-        Store(store.path)
+        LogStore(store.path)
     assert refused.value.hint == "use the newer weft that wrote it"
 
 
@@ -119,7 +120,7 @@ def test_a_log_of_a_newer_weft_is_refused(store: Store) -> None:
 def test_a_file_that_is_no_log_is_refused_in_words(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "weft.db").write_bytes(content)
     with pytest.raises(WeftError, match="the log cannot be read") as refused:
-        Store(tmp_path / "weft.db")
+        LogStore(tmp_path / "weft.db")
     assert "move it away" in refused.value.hint
     assert (tmp_path / "weft.db").read_bytes() == content
 
@@ -141,7 +142,7 @@ ABSURD = {
 
 
 @pytest.mark.parametrize("case", ABSURD)
-def test_what_is_absurd_is_not_let_in(with_environment: Store, case: str) -> None:
+def test_what_is_absurd_is_not_let_in(with_environment: LogStore, case: str) -> None:
     with pytest.raises(StoreError) as refused:
         written(with_environment, ABSURD[case])
     assert isinstance(refused.value.__cause__, sqlite3.IntegrityError)
@@ -149,7 +150,7 @@ def test_what_is_absurd_is_not_let_in(with_environment: Store, case: str) -> Non
     assert list(with_environment.log_after(0)) == [], "nothing of the instant is there"
 
 
-def test_a_job_has_one_live_attempt_at_most(with_environment: Store) -> None:
+def test_a_job_has_one_live_attempt_at_most(with_environment: LogStore) -> None:
     written(with_environment, job(), attempts=(attempt(1),))
     with pytest.raises(StoreError) as refused:
         written(with_environment, attempts=(attempt(2),))
@@ -159,7 +160,7 @@ def test_a_job_has_one_live_attempt_at_most(with_environment: Store) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"ended_at": BEGIN}, {"outcome": "lost"}, {"outcome": "tired", "ended_at": BEGIN}])
-def test_an_attempt_that_is_over_has_a_time_and_a_known_outcome(store: Store, changed: dict[str, Any]) -> None:
+def test_an_attempt_that_is_over_has_a_time_and_a_known_outcome(store: LogStore, changed: dict[str, Any]) -> None:
     with pytest.raises(StoreError):
         written(store, attempts=(attempt(1, **changed),))
 
@@ -182,7 +183,7 @@ LATER: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("table", LATER)
-def test_a_row_that_is_written_again_has_all_that_its_checksum_covers(with_environment: Store, table: str) -> None:
+def test_a_row_that_is_written_again_has_all_that_its_checksum_covers(with_environment: LogStore, table: str) -> None:
     first = {"jobs": job(), "attempts": attempt(1)}[table]
     again = {**first, **LATER[table]}
     fixed = {"jobs": AS_SUBMITTED, "attempts": ("job", "attempt")}[table]
@@ -195,18 +196,18 @@ def test_a_row_that_is_written_again_has_all_that_its_checksum_covers(with_envir
     assert is_intact(table, found)
 
 
-def rows_of(store: Store, table: str) -> list[dict[str, Any]]:
+def rows_of(store: LogStore, table: str) -> list[dict[str, Any]]:
     with closing(sqlite3.connect(store.path)) as db:
         db.row_factory = sqlite3.Row
         return [dict(row) for row in db.execute(f"SELECT * FROM {table}")]  # noqa: S608
 
 
-def test_no_two_elements_of_an_array_have_one_index(with_environment: Store) -> None:
+def test_no_two_elements_of_an_array_have_one_index(with_environment: LogStore) -> None:
     with pytest.raises(StoreError):
         written(with_environment, job(id="1_3", array_index=3), job(id="1_03", array_index=3))
 
 
-def test_a_request_is_answered_with_one_number_for_ever(store: Store) -> None:
+def test_a_request_is_answered_with_one_number_for_ever(store: LogStore) -> None:
     store.commit(Batch(MARK, [], requests=[("abc", 1)]))
     with pytest.raises(StoreError):
         store.commit(Batch(MARK, [], requests=[("abc", 2)]))
@@ -215,10 +216,10 @@ def test_a_request_is_answered_with_one_number_for_ever(store: Store) -> None:
 # ---- no room
 
 
-def test_on_a_full_disk_nothing_of_the_instant_is_there(store: Store) -> None:
+def test_on_a_full_disk_nothing_of_the_instant_is_there(store: LogStore) -> None:
     written(store)
     store._db.execute("PRAGMA max_page_count = 1")  # it is set to what there is
-    outcome = Outcome(facts=[Fact("Woken", None, {"filler": "x" * 4000}) for _ in range(1_000)])
+    outcome = InstantOutcome(facts=[Fact("Woken", None, {"filler": "x" * 4000}) for _ in range(1_000)])
     with pytest.raises(StoreError, match="database or disk is full") as refused:
         store.commit(batch_of(outcome, BEGIN + 1))
     assert refused.value.hint.startswith("free some space")
@@ -232,7 +233,7 @@ def test_on_a_full_disk_nothing_of_the_instant_is_there(store: Store) -> None:
 # ---- compaction
 
 
-def test_compaction_keeps_what_is_young_or_lives(with_environment: Store) -> None:
+def test_compaction_keeps_what_is_young_or_lives(with_environment: LogStore) -> None:
     store = with_environment
 
     def wrote(at: float, job_id: str | None) -> None:
@@ -252,7 +253,7 @@ def test_compaction_keeps_what_is_young_or_lives(with_environment: Store) -> Non
     assert kept == [(10.0, "1"), (60.0, "1"), (60.0, "2"), (10.0, "3"), (60.0, "3")]
 
 
-def test_a_number_of_a_row_is_never_given_again(with_environment: Store) -> None:
+def test_a_number_of_a_row_is_never_given_again(with_environment: LogStore) -> None:
     store = with_environment
     written(store, job(state="FAILED", finished_at=BEGIN))
     seq = store.commit(Batch(MARK, [Fact("Reported", "1", {})]))
@@ -263,9 +264,9 @@ def test_a_number_of_a_row_is_never_given_again(with_environment: Store) -> None
 
 
 def test_environments_are_kept_of_so_many_jobs_that_ended_last(
-    with_environment: Store, monkeypatch: pytest.MonkeyPatch
+    with_environment: LogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.control.store.ENVIRONMENTS_KEPT", 1)
+    monkeypatch.setattr("weft.control.store.log_store.ENVIRONMENTS_KEPT", 1)
     store = with_environment
     store.commit(Batch(MARK, [], environments=[(2, "other", "{}")]))
     written(store, job(state="FAILED", finished_at=BEGIN + 1.0))
@@ -275,7 +276,7 @@ def test_environments_are_kept_of_so_many_jobs_that_ended_last(
     assert [row["id"] for row in store.all("environments")] == [2]
 
 
-def test_environments_go_with_the_last_job_that_lives_or_ended_lately(with_environment: Store) -> None:
+def test_environments_go_with_the_last_job_that_lives_or_ended_lately(with_environment: LogStore) -> None:
     store = with_environment
     store.commit(Batch(MARK, [], environments=[(2, "other", '{"SECRET": "x"}')]))
     written(store, job(), job(id="2", number=2, environment=2, state="FAILED", finished_at=BEGIN))
@@ -296,10 +297,10 @@ def test_a_log_of_version_0_1_0_folds_to_the_same_state(tmp_path: Path) -> None:
     """It was written before classes got other names. The policy decides nothing here, so what is folded is the log."""
     with closing(sqlite3.connect(tmp_path / "weft.db")) as db:
         db.executescript((FIXTURES / "log-of-0.1.0.sql").read_text())
-    with closing(Store(tmp_path / "weft.db")) as store:
-        desk = load_desk(store, Idle(), {})
-        jobs = {job_id: desk.state(job_id) for job_id in desk.records}
-        folded = {"ledger": snapshot(desk.scheduler.ledger), "jobs": jobs}
+    with closing(LogStore(tmp_path / "weft.db")) as store:
+        control = load_control_state(store, IdlePolicy(), {})
+        jobs = {job_id: control.job_state(job_id) for job_id in control.records}
+        folded = {"ledger": snapshot(control.scheduler.ledger), "jobs": jobs}
     assert json.loads(json.dumps(folded)) == json.loads((FIXTURES / "log-of-0.1.0.folded.json").read_text())
 
 
@@ -321,7 +322,7 @@ def test_another_program_may_read_the_log_while_it_is_open(tmp_path: Path) -> No
     (tmp_path / "jobs").mkdir()
     read = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM log').fetchall()"
     with closing(open_log(home)) as store:
-        for look in (lambda: None, lambda: read_problems(home), lambda: Store(home.database).close()):
+        for look in (lambda: None, lambda: read_problems(home), lambda: LogStore(home.database).close()):
             look()
             subprocess.run([sys.executable, "-c", read, home.database], check=True)
             assert store.watch is not None

@@ -10,8 +10,8 @@ import pytest
 from office import Open, devices
 
 import weft
-from weft.control.metrics import exposition, seen_now
-from weft.control.views import Views
+from weft.control.api.prometheus import exposition, seen_now
+from weft.control.api.views import Views
 from weft.core.events import Event
 from weft.core.job import Job
 from weft.core.ledger import Ledger
@@ -22,33 +22,33 @@ SAMPLE = "sample"
 
 
 def test_all_that_is_shown_of_a_live_jobs_wait_agrees(office: Open, tmp_path: Path) -> None:
-    desk = office()
+    control = office()
     views = Views(Home(tmp_path))
-    desk.hello(devices(1))
-    desk.submit()
-    desk.submit(hold=True)
-    desk.wait(100.0)
-    desk.release("2")
-    desk.wait(50.0)
-    desk.end("1")
-    desk.hear()
-    job = desk.desk.job("2")
-    waited_s = job.wait_s(desk.now)
+    control.hello(devices(1))
+    control.submit()
+    control.submit(hold=True)
+    control.wait(100.0)
+    control.release("2")
+    control.wait(50.0)
+    control.end("1")
+    control.hear()
+    job = control.control.job("2")
+    waited_s = job.wait_s(control.now)
     assert 50.0 <= waited_s < 60.0, "neither while it was held nor while it ran"
-    shown = views.live(desk.desk, desk.desk.records["2"], desk.now)
+    shown = views.live(control.control, control.control.records["2"], control.now)
     assert shown["wait_s"] == pytest.approx(waited_s, abs=0.001)
-    desk.wait(30.0)
-    assert desk.desk.job("2").wait_s(desk.now) == waited_s, "it runs"
-    desk.end("2")
-    row = desk.row("2")
+    control.wait(30.0)
+    assert control.control.job("2").wait_s(control.now) == waited_s, "it runs"
+    control.end("2")
+    row = control.row("2")
     assert row["wait_s"] == pytest.approx(waited_s)
     assert views.ended(row)["wait_s"] == pytest.approx(waited_s, abs=0.001)
-    waits = [each["wait_s"] for each in desk.store.all("recent_waits")]
+    waits = [each["wait_s"] for each in control.store.all("recent_waits")]
     assert sorted(waits) == pytest.approx([0.0, waited_s])
     link = SimpleNamespace(is_up=True)
     counts = SimpleNamespace(all={})
-    house = SimpleNamespace(desk=desk.desk, link=link, counts=counts)
-    told = exposition(desk.store, seen_now(cast("Any", house))).decode()
+    service = SimpleNamespace(control=control.control, link=link, counts=counts)
+    told = exposition(control.store, seen_now(cast("Any", service))).decode()
     assert f"weft_wait_seconds_sum {waited_s}" in told
 
 

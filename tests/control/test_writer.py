@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from office import MACHINE, devices, lasting, request
+from office import MACHINE, devices, lasting, on_the_wire, request
 
-from weft.control import desk as desks
-from weft.control import writer as writers
 from weft.control.clock import Clock
-from weft.control.desk import Desk
-from weft.control.fold import load_desk
-from weft.control.inputs import Cancel, Hello, Hold, Report
-from weft.control.orders import Order
-from weft.control.store import Batch, Store, StoreError
-from weft.control.writer import LeavingError, RejectedError, Writer
+from weft.control.loop import control_state as control_states
+from weft.control.loop import writer as writers
+from weft.control.loop.control_state import ControlState
+from weft.control.loop.inputs import AttemptReport, Cancel, Hold, NodeConnected, Order, ProgressReport
+from weft.control.loop.writer import LeavingError, RejectedError, Writer
+from weft.control.store.log_store import Batch, LogStore, StoreError
+from weft.control.store.replay import load_control_state
 from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot
 from weft.policies.registry import POLICIES
@@ -29,23 +28,24 @@ class Bench:
     """A writer that runs, and what it sends."""
 
     def __init__(self, folder: Path, policy: str = "fifo", snapshot_rows: int = 5_000) -> None:
-        self.store = Store(folder / "weft.db")
+        self.store = LogStore(folder / "weft.db")
         self.policy = policy
-        self.sent: list[Order] = []
-        self.writer = Writer(
-            self.store, Clock(self.store.last_mark()), self.load, self.sent.extend, 30.0, snapshot_rows
-        )
+        self.sent: list[dict[str, Any]] = []
+        self.writer = Writer(self.store, Clock(self.store.last_mark()), self.load, self._send, 30.0, snapshot_rows)
 
-    def load(self) -> Desk:
-        return load_desk(self.store, POLICIES[self.policy](), {})
+    def _send(self, orders: Iterable[Order]) -> None:
+        self.sent.extend(map(on_the_wire, orders))
+
+    def load(self) -> ControlState:
+        return load_control_state(self.store, POLICIES[self.policy](), {})
 
     @property
     def ask(self) -> Callable[..., Awaitable[Any]]:
         return self.writer.ask
 
     def check_disk(self) -> None:
-        assert lasting(self.load()) == lasting(self.writer.desk)
-        assert str(snapshot(self.load().scheduler.ledger)) == str(snapshot(self.writer.desk.scheduler.ledger))
+        assert lasting(self.load()) == lasting(self.writer.control)
+        assert str(snapshot(self.load().scheduler.ledger)) == str(snapshot(self.writer.control.scheduler.ledger))
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ Run = Callable[..., None]
 
 def test_all_that_waits_is_one_instant(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = []
-    commit = Store.commit
-    monkeypatch.setattr(Store, "commit", lambda self, batch: (commits.append(batch), commit(self, batch))[1])
+    commit = LogStore.commit
+    monkeypatch.setattr(LogStore, "commit", lambda self, batch: (commits.append(batch), commit(self, batch))[1])
 
     async def story(bench: Bench) -> None:
         answers = await asyncio.gather(
@@ -91,17 +91,17 @@ def test_all_that_waits_is_one_instant(run: Run, monkeypatch: pytest.MonkeyPatch
 
 def test_nothing_is_sent_or_answered_before_it_is_on_disk(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(bench: Bench) -> None:
-        await bench.ask(Hello(MACHINE, devices(1)))
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
         bench.sent.clear()
         at_commit: list[tuple[bool, int]] = []
-        commit = Store.commit
+        commit = LogStore.commit
 
-        def watched(self: Store, batch: Batch) -> int:
+        def watched(self: LogStore, batch: Batch) -> int:
             seq = commit(self, batch)
             at_commit.append((answer.done(), len(bench.sent)))
             return seq
 
-        monkeypatch.setattr(Store, "commit", watched)
+        monkeypatch.setattr(LogStore, "commit", watched)
         answer = asyncio.ensure_future(bench.ask(request()))
         await answer
         assert at_commit == [(False, 0)]
@@ -113,11 +113,11 @@ def test_nothing_is_sent_or_answered_before_it_is_on_disk(run: Run, monkeypatch:
 def test_who_looks_sees_nothing_that_is_not_on_disk(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(bench: Bench) -> None:
         await bench.ask(request(hold=True))
-        commit = Store.commit
+        commit = LogStore.commit
         seen: list[bool] = []
         is_written = False
 
-        def watched(self: Store, batch: Batch) -> int:
+        def watched(self: LogStore, batch: Batch) -> int:
             nonlocal is_written
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # others have had their turn
             seq = commit(self, batch)
@@ -126,20 +126,20 @@ def test_who_looks_sees_nothing_that_is_not_on_disk(run: Run, monkeypatch: pytes
 
         async def look() -> None:
             while not seen:
-                if "2" in bench.writer.desk.records:  # dirty
+                if "2" in bench.writer.control.records:  # dirty
                     async with bench.writer.changed:
                         seen.append(is_written)
                 await asyncio.sleep(0)
 
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(Store, "commit", watched)
+        monkeypatch.setattr(LogStore, "commit", watched)
         await asyncio.gather(look(), bench.ask(request()))
         assert seen == [True]
 
     run(story)
 
 
-def full(self: Store, batch: Batch) -> None:
+def full(self: LogStore, batch: Batch) -> None:
     self._db.execute("INSERT INTO settings (name, value) VALUES ('half', 'written')")
     raise sqlite3.OperationalError("database or disk is full")
 
@@ -148,16 +148,16 @@ def test_what_cannot_be_written_has_not_happened_and_is_tried_anew_later(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "RETRY_S", 0.0)
-    write = Store._write
+    write = LogStore._write
 
     async def story(bench: Bench) -> None:
-        await bench.ask(Hello(MACHINE, devices(1)))
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
         await bench.ask(request())
         await bench.ask(request())
         bench.sent.clear()
-        before = lasting(bench.writer.desk), bench.store.all("live_jobs")
-        monkeypatch.setattr(Store, "_write", full)
-        wishes = (request(), Cancel("2"), Report("1", 1, "ended", {"exit_code": 0}))
+        before = lasting(bench.writer.control), bench.store.all("live_jobs")
+        monkeypatch.setattr(LogStore, "_write", full)
+        wishes = (request(), Cancel("2"), AttemptReport("1", 1, "ended", {"exit_code": 0}))
         answers = await asyncio.gather(*map(bench.ask, wishes), return_exceptions=True)
         for answer in answers:
             assert isinstance(answer, StoreError)
@@ -166,12 +166,12 @@ def test_what_cannot_be_written_has_not_happened_and_is_tried_anew_later(
         assert bench.sent == []
         assert bench.store.setting("half") is None
         async with bench.writer.changed:
-            assert (lasting(bench.writer.desk), bench.store.all("live_jobs")) == before
+            assert (lasting(bench.writer.control), bench.store.all("live_jobs")) == before
             assert "disk is full" in bench.writer.trouble
             bench.check_disk()
-        monkeypatch.setattr(Store, "_write", write)
+        monkeypatch.setattr(LogStore, "_write", write)
         assert (await bench.ask(request()))["id"] == "3", "the number of what was refused is free again"
-        await bench.ask(Report("1", 1, "ended", {"exit_code": 0}))
+        await bench.ask(AttemptReport("1", 1, "ended", {"exit_code": 0}))
         assert [(order["type"], order["job"]) for order in bench.sent] == [("run", "2")]
         assert bench.writer.trouble == ""
 
@@ -187,7 +187,7 @@ def test_a_really_full_database_recovers_when_there_is_room(run: Run, monkeypatc
         large = {"command": ["true", "x" * 100_000, "x" * 100_000]}
         with pytest.raises(StoreError, match="full"):
             await bench.ask(request(**large))
-        assert list(bench.writer.desk.records) == ["1"]
+        assert list(bench.writer.control.records) == ["1"]
         bench.store._db.execute("PRAGMA max_page_count = 1000000")
         assert (await bench.ask(request(**large)))["id"] == "2"
 
@@ -198,20 +198,20 @@ def test_time_slices_go_on_after_a_failure_without_anybody_saying_a_word(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "RETRY_S", 0.0)
-    write = Store._write
+    write = LogStore._write
 
     async def story(bench: Bench) -> None:
-        await bench.ask(Hello(MACHINE, devices(1)))
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
         await bench.ask(request())
-        wanted = bench.writer.desk.wake_at
+        wanted = bench.writer.control.wake_at
         assert wanted < float("inf")
-        monkeypatch.setattr(Store, "_write", full)
+        monkeypatch.setattr(LogStore, "_write", full)
         with pytest.raises(StoreError):
             await bench.ask(request())
-        monkeypatch.setattr(Store, "_write", write)
+        monkeypatch.setattr(LogStore, "_write", write)
         async with bench.writer.changed:
             await asyncio.wait_for(bench.writer.changed.wait_for(lambda: not bench.writer.trouble), 10)
-        assert bench.writer.desk.wake_at == pytest.approx(wanted)
+        assert bench.writer.control.wake_at == pytest.approx(wanted)
 
     run(story, "tiresias-l")
 
@@ -254,7 +254,7 @@ def test_no_room_for_a_snapshot_harms_nobody(run: Run, monkeypatch: pytest.Monke
     def refuse(*_: object) -> None:
         raise StoreError("the log cannot be written: database or disk is full")
 
-    monkeypatch.setattr(Store, "put_snapshot", refuse)
+    monkeypatch.setattr(LogStore, "put_snapshot", refuse)
 
     async def story(bench: Bench) -> None:
         for number in range(1, 6):
@@ -266,13 +266,32 @@ def test_no_room_for_a_snapshot_harms_nobody(run: Run, monkeypatch: pytest.Monke
 
 def test_a_limit_is_kept_though_nothing_else_happens(run: Run) -> None:
     async def story(bench: Bench) -> None:
-        await bench.ask(Hello(MACHINE, devices(1)))
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
         await bench.ask(request(time_s=0.05))
         async with bench.writer.changed:
-            await asyncio.wait_for(bench.writer.changed.wait_for(lambda: bench.writer.desk.is_stopping), 10)
-        await bench.ask(Report("1", 1, "ended", {"exit_code": 143}))
+            await asyncio.wait_for(bench.writer.changed.wait_for(lambda: bench.writer.control.is_stopping), 10)
+        await bench.ask(AttemptReport("1", 1, "ended", {"exit_code": 143}))
         assert bench.store.all("ended_before", None, None, 9)[0]["reason"] == "ran past its limit of 0.05 s"
         assert [order["type"] for order in bench.sent] == ["synced", "run", "stop"]
+
+    run(story)
+
+
+def test_progress_is_neither_written_nor_decided_upon_but_for_a_first_step(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.ask(NodeConnected(MACHINE, devices(1)))
+        await bench.ask(request())
+        control, rows = bench.writer.control, bench.store.one("last_seq")
+        version, mark = control.version, bench.store.last_mark()
+        bench.writer.trouble = "the disk is full"
+        said = {"attempt": 1, "generation": 1, "step": 5, "metrics": {"loss": 0.5}}
+        await bench.ask(ProgressReport({"1": said, "99": said}))
+        await bench.ask(ProgressReport({"1": {**said, "attempt": 7, "step": 77}}))
+        assert (control.records["1"].steps, control.records["1"].metrics) == (5, {"loss": 0.5})
+        assert (bench.store.one("last_seq"), bench.store.last_mark(), control.version) == (rows, mark, version)
+        assert bench.writer.trouble, "which only what is written can disprove"
+        bench.writer.trouble = ""
+        control.records["1"].steps = 0  # as it is on disk
 
     run(story)
 
@@ -303,14 +322,14 @@ def test_a_restart_goes_on_with_time_and_numbers(tmp_path: Path, run: Run) -> No
     run(second)
 
 
-def test_an_input_that_breaks_the_desk_is_refused_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_that_breaks_the_control_state_is_refused_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that came with it happen, once each; what it had changed by then is undone."""
 
-    def broken(desk: Desk, word: Hold, now: float) -> None:
-        desk.records["1"].steps = 77
+    def broken(control: ControlState, word: Hold, now: float) -> None:
+        control.records["1"].steps = 77
         raise KeyError("a fault of ours")
 
-    monkeypatch.setitem(desks.HANDLERS, Hold, broken)
+    monkeypatch.setitem(control_states.HANDLERS, Hold, broken)
 
     async def story(bench: Bench) -> None:
         await bench.ask(request())
@@ -319,7 +338,7 @@ def test_an_input_that_breaks_the_desk_is_refused_alone(run: Run, monkeypatch: p
         assert (first["id"], second["id"]) == ("2", "3")
         assert isinstance(refused, RejectedError)
         assert "KeyError" in refused.message
-        assert bench.writer.desk.records["1"].steps == 0
+        assert bench.writer.control.records["1"].steps == 0
 
     run(story)
 

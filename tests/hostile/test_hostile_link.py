@@ -12,13 +12,14 @@ from box import Attack, Box
 from wire import connected, exchanged
 
 from waiting import wait_until
-from weft.control.link import MOST_LINES, PROTOCOL
+from weft.control.coordinator_link import MOST_CONNECTIONS
+from weft.protocol import VERSION
 from weft.system.request_limits import REPORT_LINE_BYTES
 
 DEVICE = {"index": 0, "kind": "cpu", "type": "cpu", "name": "mine", "memory_bytes": 1, "cores": [0], "blocked_by": None}
 HELLO: dict[str, Any] = {
     "type": "hello",
-    "protocol": PROTOCOL,
+    "protocol": VERSION,
     "node": "impostor",
     "boot_id": "another",
     "pid": 1,
@@ -44,10 +45,10 @@ GARBAGE: dict[str, bytes] = {
 MESSAGES: dict[str, object] = {
     "a number": 7,
     "a list": [HELLO],
-    "an object without a type": {"protocol": PROTOCOL},
+    "an object without a type": {"protocol": VERSION},
     "a type that is a list": {"type": ["hello"]},
     "an unknown type": {"type": "please"},
-    "a hello of protocol 2": {**HELLO, "protocol": PROTOCOL + 1},
+    "a hello of a later protocol": {**HELLO, "protocol": VERSION + 1},
     "a hello of a protocol that is a text": {**HELLO, "protocol": "1"},
     "a hello of an object as protocol": {**HELLO, "protocol": {"a": "x" * 100_000}},
     "a hello without devices": {**HELLO, "devices": None},
@@ -117,7 +118,7 @@ def test_silent_connections_do_not_pile_up(box: Box, attack: Attack, node_socket
     with attack("link: 300 connections that say nothing"):
         lines = [connected(node_socket) for _ in range(300)]
         try:
-            for line in lines[:-MOST_LINES]:
+            for line in lines[:-MOST_CONNECTIONS]:
                 assert line.recv(1) == b"", "the oldest are closed"
             job_id = box.submit("--", "true")
             assert box.wait_for(job_id)["state"] == "SUCCEEDED"

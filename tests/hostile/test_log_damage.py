@@ -21,12 +21,12 @@ import pytest
 from box import SETTINGS, Attack, Box
 
 from waiting import wait_until
-from weft.control.fold import load_desk
-from weft.control.home_log import folded, open_log
-from weft.control.reconciliation import Idle, attempts_on_disk
-from weft.control.repair import Repaired, repair, restore
-from weft.control.row_faults import KEYS
-from weft.control.store import Store, scripts
+from weft.control.store.home_log import folded, open_log
+from weft.control.store.log_schema import KEYS, scripts
+from weft.control.store.log_store import LogStore
+from weft.control.store.reconstruction import IdlePolicy, attempts_on_disk
+from weft.control.store.repair import Repaired, repair, restore
+from weft.control.store.replay import load_control_state
 from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot
 from weft.node.records import read_record, write_record
@@ -97,8 +97,10 @@ def content_of(database: Path, scratch: Path) -> Content:
         tables = KEYS.keys() - {"log", "snapshots"}
         found = {table: sorted(db.execute(f"SELECT * FROM {table}"), key=str) for table in tables}  # noqa: S608
     found["settings"] = [row for row in found["settings"] if row[0] == "floor"]
-    with closing(Store(scratch)) as store:
-        found["ledger"] = [(json.dumps(snapshot(load_desk(store, Idle(), {}).scheduler.ledger), sort_keys=True),)]
+    with closing(LogStore(scratch)) as store:
+        found["ledger"] = [
+            (json.dumps(snapshot(load_control_state(store, IdlePolicy(), {}).scheduler.ledger), sort_keys=True),)
+        ]
     return found
 
 
@@ -106,7 +108,7 @@ def start(home: Home) -> WeftError | None:
     """As the daemon does, up to where it would serve; any error but one in words is a traceback."""
     try:
         with closing(open_log(home)) as store:
-            folded(home, store, Idle(), {})
+            folded(home, store, IdlePolicy(), {})
     except WeftError as error:
         return error
     return None
@@ -373,8 +375,8 @@ def test_a_newer_version_is_refused_and_not_repaired(sample: Sample, tmp_path: P
 def test_killed_at_every_point_of_a_repair_and_a_restore(
     sample: Sample, tmp_path: Path, attack: Attack, verb: str
 ) -> None:
-    from weft.control import exchange
-    from weft.control import repair as repairs
+    from weft.control.store import repair as repairs
+    from weft.control.store import watermark as exchange
 
     points = [*repairs.FAIL_POINTS, *exchange.FAIL_POINTS]
     for point in points if verb == "repair" else points[1:]:
@@ -383,7 +385,7 @@ def test_killed_at_every_point_of_a_repair_and_a_restore(
             if verb == "repair":
                 overwritten(8 * PAGE_BYTES, random.Random(3).randbytes(3 * PAGE_BYTES))(home)
             env = {**os.environ, "WEFT_HOME": str(home.root), "WEFT_FAIL_AT": point}
-            command = [sys.executable, "-m", "weft.control.maintenance", verb]
+            command = [sys.executable, "-m", "weft.control.store.log_tool", verb]
             killed = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
             assert killed.returncode == -9, killed.stderr
             if verb == "repair" and start(home) is not None:
@@ -489,12 +491,12 @@ def test_a_log_that_is_damaged_while_jobs_run(box: Box, attack: Attack) -> None:
 
 
 def test_a_backup_that_is_killed_leaves_the_older_ones(box: Box, attack: Attack) -> None:
-    from weft.control import backup as making
+    from weft.control.store import backup as making
 
     for point in making.FAIL_POINTS:
         with attack(f"log damage: killed at {point} of a backup"):
             box.says("backup")
-            box.run(sys.executable, "-m", "weft.control.maintenance", "backup", env={"WEFT_FAIL_AT": point})
+            box.run(sys.executable, "-m", "weft.control.store.log_tool", "backup", env={"WEFT_FAIL_AT": point})
             listed = box.says("restore", "--list")
             assert "cannot be used" not in listed
             assert "up to row" in listed

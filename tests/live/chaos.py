@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 import weft.client.transport
 from waiting import state_of, wait_until
 from weft.client import Client, UnreachableError
-from weft.control.fold import load_desk
-from weft.control.store import Store
+from weft.control.store.log_store import LogStore
+from weft.control.store.replay import load_control_state
 from weft.core.errors import InputError, WeftError
 from weft.policies.loader import policies_asked
 from weft.system.home import Home
@@ -288,8 +288,8 @@ class Chaos:
             self.outcomes[str(row["state"])] += 1
             self.outcomes["lost attempts"] += row["losses"]
             self.outcomes["preemptions"] += row["preemptions"]
-        store = Store(self.home.database)
-        load_desk(store, policies_asked(self.policy)[0].build(), self.quotas).scheduler.ledger.validate()
+        store = LogStore(self.home.database)
+        load_control_state(store, policies_asked(self.policy)[0].build(), self.quotas).scheduler.ledger.validate()
         store.close()
 
     def _judge_one(self, row: dict[str, object], trail: list[list[str]]) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from weft.control.company import computing, place_of
+from weft.control.loop.inventory import computing, place_of
 from weft.core.commands import Preempt, Seat, Start, Unseat
 from weft.core.events import Measured
 from weft.core.job import Job

@@ -9,7 +9,8 @@ import pytest
 from chaos import Chaos
 
 from waiting import wait_until
-from weft.control import store, writer
+from weft.control.loop import writer
+from weft.control.store import log_store as store
 from weft.node import coordinator, tending
 
 POINTS = {

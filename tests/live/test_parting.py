@@ -29,7 +29,7 @@ def long_job(weft: TwoDevices, **options: Any) -> str:
 
 
 def test_a_guest_moves_to_a_vacated_device_and_its_history_tells_what_that_gained() -> None:
-    with weathering(TwoDevices, 1) as weft, Client(weft.home) as client:
+    with weathering(TwoDevices, 1) as weft, Client(weft.system.home) as client:
         elsewhere, holder, guest = long_job(weft, share=False), long_job(weft), long_job(weft)
 
         def is_told(*words: str) -> bool:

@@ -115,7 +115,7 @@ def test_what_was_measured_under_a_lease_is_told_of_that_lease(monkeypatch: pyte
 
     monkeypatch.setattr(usage, "cpu_times_s", weighed)
     asyncio.run(look())
-    assert told[0]["generation"] == 1
+    assert told[0].generation == 1
 
 
 def test_what_cores_spend_on_a_family_is_counted_with_those_of_it_that_have_ended() -> None:

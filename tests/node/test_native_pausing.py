@@ -94,9 +94,9 @@ def test_a_pause_goes_deeper_when_others_come_and_goes_on_unchanged(node: Node) 
     pause(node, ROOMY)
     assert node.daemon.next("paused")["depth"] == "gate"
     held_bytes = seen(node)["host_bytes"]
-    node.order("pause", needs_bytes=TIGHT, comers=["2"])
+    node.order("pause", needs_bytes=TIGHT, incoming=["2"])
     wait_until(lambda: seen(node)["host_bytes"] < held_bytes - 150 * MB, lambda: f"it is swapped out: {seen(node)}")
-    node.order("pause", needs_bytes=ROOMY, comers=["2", "3"])
+    node.order("pause", needs_bytes=ROOMY, incoming=["2", "3"])
     node.want({**order, "generation": 2})
     node.daemon.next("resumed")
     (node.folder / "over").touch()
@@ -113,7 +113,7 @@ def test_what_pauses_is_part_of_what_the_same_job_needs_when_it_comes(node: Node
     node.daemon.next("started", "2")
     wait_until(lambda: seen(node, "2").get("step", 0) > 100, "it holds what it needs")
     room_bytes = seen(node, "2")["host_bytes"] + 150 * MB
-    node.order("pause", "2", needs_bytes=budget_bytes(node) - room_bytes, comers=["1"])
+    node.order("pause", "2", needs_bytes=budget_bytes(node) - room_bytes, incoming=["1"])
     assert node.daemon.next("paused", "2")["depth"] == "gate", "though what job 1 holds would not fit besides"
 
 

@@ -178,7 +178,7 @@ def _log(home: Home) -> Iterator[Finding]:
     """Is it what was written, and how old is the newest copy of it?"""
     if not home.database.exists() and not home.watermark.exists():
         return
-    command = [sys.executable, "-P", "-m", "weft.control.maintenance", "check"]
+    command = [sys.executable, "-P", "-m", "weft.control.store.log_tool", "check"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
     try:
         problems = json.loads(done.stdout)["problems"]

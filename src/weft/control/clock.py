@@ -23,8 +23,8 @@ class Mark:
 class Clock:
     """Seconds since 1970, taken from the wall once and counted on by the time since boot, sleep included.
 
-    A restart goes on counting from the mark. After a reboot there is no telling how long the machine was off but by
-    the wall clock; nothing ran in between, so a clock that was set back only makes that time seem to be none.
+    A restart goes on counting from the mark. After a reboot only the wall clock says how long the
+    machine was off; nothing ran in between, so a clock that was set back only makes that time seem to be none.
     """
 
     def __init__(self, last: Mark | None = None) -> None:
@@ -43,7 +43,7 @@ class Clock:
         return self._last
 
     def peek(self) -> float:
-        """The time for whoever only looks."""
+        """The time, for readers: it does not advance the clock."""
         return max(self._offset_s + boot_s(), self._last)
 
     def mark(self, at: float) -> Mark:

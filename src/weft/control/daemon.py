@@ -15,18 +15,17 @@ from pathlib import Path
 
 import uvicorn
 
-from weft.control.app import make_app
-from weft.control.care import Care
+from weft.control.api.app import make_app
+from weft.control.api.connections import Connections, RestConnection, most_connections
+from weft.control.api.listener import Listener
 from weft.control.clock import Clock
-from weft.control.connections import Connections, RestConnection, most_connections
-from weft.control.desk import Desk
-from weft.control.home_log import folded, open_log
-from weft.control.house import PATIENCE_S, House
-from weft.control.link import Link
-from weft.control.listener import Listener
-from weft.control.store import Store
-from weft.control.supervision import Supervision
-from weft.control.writer import Writer
+from weft.control.coordinator_process import CoordinatorProcess
+from weft.control.coordinator_session import CoordinatorSession
+from weft.control.loop.control_state import ControlState
+from weft.control.loop.writer import Writer
+from weft.control.service import PATIENCE_S, ControlService
+from weft.control.store.home_log import LogUpkeep, folded, open_log
+from weft.control.store.log_store import LogStore
 from weft.core.errors import InputError, WeftError
 from weft.node.cgroups import find_fences
 from weft.node.devices import discover, load_nvml
@@ -42,76 +41,84 @@ from weft.system.settings import Settings, load_settings
 
 BACKLOG = 512
 SWITCH_S = 0.001
-"""After so long a thread lets another one compute: what is asked of the daemon does not wait for a decision."""
+"""How long a thread computes before another may: requests do not wait for a decision."""
 
 log = logging.getLogger(__name__)
 
 
 async def serve(
-    home: Home, settings: Settings, filed: Settings, named: NamedPolicy, store: Store, has_node: bool
+    home: Home, settings: Settings, filed: Settings, named: NamedPolicy, store: LogStore, has_node: bool
 ) -> None:
-    """Until the daemon is asked to leave. Jobs that run are left as they are. `filed` is what weft.toml alone says."""
+    """Run until asked to stop. Running jobs are left as they are. `filed` is what weft.toml alone says."""
     clock = Clock(store.last_mark())
     graces = {"stop_grace_s": settings.stop_grace_s, "pause_grace_s": settings.pause_grace_s}
-    link = Link(
+    session = CoordinatorSession(
         store.environment,
         graces,
         strict_memory=settings.strict_memory,
         is_coordinator=lambda pid: holder_of(home.node_lock) in (None, 0, pid),
     )
 
-    def load() -> Desk:
-        policy = house.new_policy() if house else named.build()
+    def load() -> ControlState:
+        policy = service.new_policy() if service else named.build()
         return folded(home, store, policy, settings.quotas, settings.startup_s)
 
-    house: House | None = None
-    writer = Writer(store, clock, load, link.send, settings.log_days, settings.snapshot_rows)
-    link.join(writer)
-    house = House(home, store, writer, link, named, filed, settings.stop_grace_s + PATIENCE_S)
-    care = Care(home, store, settings.backup_every_s)
-    supervision = Supervision(home, link, settings.devices, settings.silent_s, settings.fence) if has_node else None
+    service: ControlService | None = None
+    writer = Writer(store, clock, load, session.send, settings.log_days, settings.snapshot_rows)
+    session.join(writer)
+    service = ControlService(home, store, writer, session.link, named, filed, settings.stop_grace_s + PATIENCE_S)
+    care = LogUpkeep(home, store, settings.backup_every_s)
+    supervision = (
+        CoordinatorProcess(home, session, settings.devices, settings.silent_s, settings.fence) if has_node else None
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, house.leaving.set)
-    server = _web_server(house)
+        loop.add_signal_handler(number, service.leaving.set)
+    server = _web_server(service)
     connections = Connections(server, most_connections())
-    nodes, people = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
+    nodes, clients = (Listener(path, lambda path: _listen_at(home, path)) for path in (home.node_socket, home.socket))
     supervisor = Supervisor()
-    house.watched += [supervisor.warnings, connections.warnings, nodes.warnings, people.warnings, lambda: link.warnings]
-    house.watched.append(care.warnings)
+    service.watched += [
+        supervisor.warnings,
+        connections.warnings,
+        nodes.warnings,
+        clients.warnings,
+        session.warnings,
+    ]
+    service.watched.append(care.warnings)
     lasting: dict[str, Callable[[], Awaitable[object]]] = {
         "writer": writer.run,
         "care of the log": care.run,
         "rest": lambda: _answer(server),
         "connections": connections.sweep,
-        "node socket": lambda: nodes.run(link.admit),
-        "rest socket": lambda: people.run(connections.admit),
+        "node socket": lambda: nodes.run(session.link.admit),
+        "rest socket": lambda: clients.run(connections.admit),
     }
     if supervision:
         lasting["supervision"] = supervision.run
     nodes.open()
-    people.open()  # what cannot be bound at the start ends it, with a message
+    clients.open()  # what cannot be bound at the start ends it, with a message
     tasks = {name: supervisor.start(name, work) for name, work in lasting.items()}
     log.info("pid %d, %s, policy %s", os.getpid(), home.root, named.label)
-    await house.leaving.wait()
+    await service.leaving.wait()
     await _end(tasks, "rest socket", "connections", "rest", *(["supervision"] if supervision else []))
-    people.close()
+    clients.close()
     leaving = [*([server.shutdown()] if server.started else []), *([supervision.leave()] if supervision else [])]
     for failed in await asyncio.gather(*leaving, return_exceptions=True):
         if failed is not None:
             log.error("leaving", exc_info=failed)
     await _end(tasks, *tasks)
     nodes.close()
-    link.close()
-    house.readers.close()
+    session.link.close()
+    service.readers.close()
     home.socket.unlink(missing_ok=True)
     home.node_socket.unlink(missing_ok=True)
     forget_run_folder(home.run)
 
 
-def _web_server(house: House) -> uvicorn.Server:
+def _web_server(service: ControlService) -> uvicorn.Server:
     config = uvicorn.Config(
-        make_app(house),
+        make_app(service),
         http=RestConnection,
         ws="none",
         lifespan="off",
@@ -132,7 +139,7 @@ async def _end(tasks: dict[str, asyncio.Task[None]], *names: str) -> None:
 
 
 async def _answer(server: uvicorn.Server) -> None:
-    """Its connections are accepted by us (listener.py), so it has no sockets of its own."""
+    """Connections are accepted in listener.py, so the server has no sockets of its own."""
     server.should_exit = False
     await server.serve([])
 
@@ -142,7 +149,7 @@ def _listen_at(home: Home, path: Path) -> socket.socket:
     return _listen(path)
 
 
-def chosen_policy(store: Store, settings: Settings, filed: Settings, *, is_asked: bool) -> NamedPolicy:
+def chosen_policy(store: LogStore, settings: Settings, filed: Settings, *, is_asked: bool) -> NamedPolicy:
     """A policy that was changed while weft ran stays until a flag or a variable (`is_asked`) or a new weft.toml says
     otherwise."""
     changed = store.setting("policy")
@@ -158,7 +165,7 @@ def chosen_policy(store: Store, settings: Settings, filed: Settings, *, is_asked
 
 
 class _AsTheyAre:
-    """Signals are ours: the web server's own handling of them is left out."""
+    """The daemon handles signals; the web server's own handling is left out."""
 
     def __enter__(self) -> None: ...
 
@@ -170,7 +177,7 @@ def _as_they_are() -> _AsTheyAre:
 
 
 def _listen(path: Path) -> socket.socket:
-    """A socket that is there once somebody listens, its owner's from the first instant on."""
+    """A socket that exists only once it listens, and is its owner's alone from the start."""
     draft = path.with_suffix(".new")
     clear_place(draft)
     listening = socket.socket(socket.AF_UNIX)
@@ -206,13 +213,13 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             try:
                 settings, filed = load_settings(home.settings, environ, flags), load_settings(home.settings, {}, {})
                 if settings.devices:
-                    discover(settings.devices, load_nvml())  # wrong ones are refused here, where somebody reads it
+                    discover(settings.devices, load_nvml())  # wrong ones are refused here, where the user sees it
                 if settings.fence == "cgroup":
                     find_fences(settings.fence, home.root)
                 is_asked = bool(flags["policy"] or environ.get("WEFT_POLICY"))
                 named = chosen_policy(store, settings, filed, is_asked=is_asked)
                 sys.setswitchinterval(SWITCH_S)
-                os.chdir("/")  # the folder it was started in is nobody's business, and may go
+                os.chdir("/")  # the folder it was started in may be removed
                 asyncio.run(serve(home, settings, filed, named, store, has_node))
             finally:
                 store.close()

@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,25 @@ from weft.node.serving import service_at
 from weft.node.strays import Strays, end_left_over
 from weft.node.supervisor import Supervisor
 from weft.node.tended import Tended
+from weft.protocol import (
+    VERSION,
+    Ack,
+    DeviceReport,
+    DevicesChanged,
+    FromDaemon,
+    Hello,
+    JobProgress,
+    KnownAttempt,
+    Leave,
+    PauseOrder,
+    ProgressUpdate,
+    Refused,
+    RunOrder,
+    StopOrder,
+    Synced,
+    job_progress,
+    plain,
+)
 from weft.runtime.failpoints import reach
 from weft.system import descriptors
 from weft.system.files import replace_file
@@ -66,13 +86,13 @@ FAIL_POINTS = (
     "coordinator-reported",
     "coordinator-acked",
 )
-PROTOCOL = 1
 TICK_S = 1.0
 DEVICES_TICKS = 5
 LOCK_WAIT_S = 3.0
 UNKNOWN_S = 5.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
+WANTED = {RunOrder: Wanted.RUN, PauseOrder: Wanted.PAUSE, StopOrder: Wanted.STOP}
 SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
 
 log = logging.getLogger(__name__)
@@ -179,57 +199,54 @@ class Coordinator:
         elif attempt.is_fenced:
             self._forget(attempt)
 
-    def _hello(self) -> Message:
+    def _hello(self) -> Hello:
         self._named.clear()
-        return {
-            "type": "hello",
-            "protocol": PROTOCOL,
-            "node": socket.gethostname(),
-            "boot_id": self._ground.boot_id,
-            "pid": os.getpid(),
-            "devices": self._devices(),
-            "cpus": len(os.sched_getaffinity(0)),
-            "attempts": [
-                {"job": job, "attempt": number, "generation": each.order.generation, "state": each.state.value}
-                | ({"ended": True} if each.has_ended_unseen else {})
-                for (job, number), each in self._attempts.items()
-            ]
-            + [
-                {"job": job, "attempt": number, "generation": 0, "state": State.LAUNCHING.value}
-                | ({"ended": True} if (job, number) in self._damaged else {})
-                for job, number in self._unadopted | self._damaged.keys()
-            ],
-        }
+        known = [
+            KnownAttempt(job, number, each.order.generation, each.state.value, ended=each.has_ended_unseen)
+            for (job, number), each in self._attempts.items()
+        ]
+        known += [
+            KnownAttempt(*key, state=State.LAUNCHING.value, ended=key in self._damaged)
+            for key in self._unadopted | self._damaged.keys()
+        ]
+        return Hello(
+            VERSION,
+            socket.gethostname(),
+            self._ground.boot_id,
+            self._devices(),
+            known,
+            os.getpid(),
+            len(os.sched_getaffinity(0)),
+        )
 
-    def _devices(self) -> list[dict[str, Any]]:
-        return [device.to_json() for device in self._ground.devices.values()]
+    def _devices(self) -> list[DeviceReport]:
+        return [DeviceReport(**device.to_json()) for device in self._ground.devices.values()]
 
-    def _receive(self, message: Message) -> None:
-        match message["type"]:
-            case "run" | "pause" | "stop":
+    def _receive(self, message: FromDaemon) -> None:
+        match message:
+            case RunOrder() | PauseOrder() | StopOrder():
                 self._order(message)
-            case "synced":
-                self._ground.graces = Graces(float(message["stop_grace_s"]), float(message["pause_grace_s"]))
+            case Synced():
+                self._ground.graces = Graces(message.stop_grace_s, message.pause_grace_s)
                 for key in set(self._attempts) - self._named:
                     log.info("job %s, attempt %d: nobody knows of it; it is ended", *key)
                     self._fence(self._attempts[key])
                 for key in self._damaged.keys() - self._named:
                     self._spawn(self._fence_damaged(key))
-            case "ack":
-                self._acknowledged(int(message["serial"]))
-            case "leave":
+            case Ack():
+                self._acknowledged(message.serial)
+            case Leave():
                 self._is_leaving.set()
+            case Refused():
+                log.error("the daemon refuses this coordinator: %s", message.message)
 
-    def _order(self, message: Message) -> None:
-        key = job, number = str(message["job"]), int(message["attempt"])
-        order = Order(
-            wanted=Wanted(message["type"]),
-            generation=int(message["generation"]),
-            devices=tuple(message.get("devices", ())),
-            seat=Seat.from_json(message.get("seat")),
-            needs_bytes=message.get("needs_bytes"),
-            comers=frozenset(message.get("comers") or ()),
-        )
+    def _order(self, message: RunOrder | PauseOrder | StopOrder) -> None:
+        key = job, number = message.job, message.attempt
+        order = Order(wanted=WANTED[type(message)], generation=message.generation)
+        if isinstance(message, RunOrder):
+            order = replace(order, devices=tuple(message.devices), seat=Seat.from_json(plain(message.seat)))
+        elif isinstance(message, PauseOrder):
+            order = replace(order, needs_bytes=message.needs_bytes, comers=frozenset(message.incoming))
         self._named.add(key)
         if order.generation < self._generations.get(job, 0):
             return
@@ -241,8 +258,8 @@ class Coordinator:
             self._take(self._attempts[key], order)
         elif key in self._damaged:
             self._spawn(self._lose_damaged(key, order.generation))
-        elif order.wanted is Wanted.RUN:
-            asked, fences = checked_launch(message["launch"]), self._ground.fences
+        elif isinstance(message, RunOrder):
+            asked, fences = checked_launch(plain(message.launch)), self._ground.fences
             record = Record(
                 *(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked),
                 cgroups=fences.folder,
@@ -293,10 +310,10 @@ class Coordinator:
 
     def _acknowledged(self, serial: int) -> None:
         report = self._link.acknowledged(serial)
-        if report is None or report["what"] not in FINAL:
+        if report is None or report.what not in FINAL:
             return
         reach("coordinator-acked")
-        key = (report["job"], report["attempt"])
+        key = (report.job, report.attempt)
         attempt = self._attempts.get(key)
         if attempt is not None:
             self._forget(attempt)
@@ -359,7 +376,7 @@ class Coordinator:
                 await self._measure()
             with contained("no progress is told"):
                 if not self._link.is_choked:
-                    self._link.send({"type": "progress", "jobs": self._progress(), "warnings": self._warnings()})
+                    self._link.send(ProgressUpdate(self._progress(), self._warnings()))
             if count % DEVICES_TICKS == 0:
                 with contained("nothing is tidied"):
                     self._tidy()
@@ -390,12 +407,12 @@ class Coordinator:
         if left_over := self._ground.fences.left_over({*self._attempts, *self._unadopted}):
             in_thread(end_left_over, left_over)
 
-    def _progress(self) -> dict[str, dict[str, Any]]:
+    def _progress(self) -> dict[str, JobProgress]:
         said = {}
         for attempt in self._attempts.values():
             if attempt.state in SEEN:
                 with contained("its progress is not told", attempt):
-                    said[attempt.record.job] = attempt.progress() | self._needs(attempt)
+                    said[attempt.record.job] = job_progress(attempt.progress() | self._needs(attempt))
         return said
 
     def _warnings(self) -> list[str]:
@@ -421,7 +438,7 @@ class Coordinator:
         found = await in_thread(ground.kind.looked_at, list(ground.devices.values()), ours)
         if found != list(ground.devices.values()):
             ground.devices = {device.index: device for device in found}
-            self._link.send({"type": "devices", "devices": self._devices()})
+            self._link.send(DevicesChanged(self._devices()))
             self._company.wake_all()
 
 

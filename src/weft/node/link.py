@@ -7,8 +7,10 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from weft.core.errors import WeftError
+from weft.protocol import FromCoordinator, FromDaemon, ProtocolError, Report, from_daemon, job_progress, plain
 from weft.system.json_lines import LineError, Message, encoded, read_message
 from weft.system.request_limits import ORDER_LINE_BYTES, REPORT_LINE_BYTES
 
@@ -29,8 +31,8 @@ class Link:
     def __init__(
         self,
         socket: Path,
-        hello: Callable[[], Message],
-        receive: Callable[[Message], None],
+        hello: Callable[[], FromCoordinator],
+        receive: Callable[[FromDaemon], None],
         refuse: Callable[[Message, str], None],
     ) -> None:
         self._socket = socket
@@ -39,7 +41,7 @@ class Link:
         self._refuse = refuse
         self._writer: asyncio.StreamWriter | None = None
         self._serial = 0
-        self._reports: dict[int, Message] = {}
+        self._reports: dict[int, Report] = {}
 
     async def run(self) -> None:
         while True:
@@ -81,7 +83,10 @@ class Link:
     def _take(self, message: Message) -> None:
         kind = message["type"]
         try:
-            self._receive(message)
+            self._receive(from_daemon(message))
+        except ProtocolError as error:
+            log.warning("%s", error.message)
+            self._refuse(message, error.message)
         except OSError as error:  # a full disk, say. What else the daemon says is not held up by it
             log.warning("the message %s cannot be followed yet: %s", kind, error)
             self._greet_again_in(FAILED_S)
@@ -100,26 +105,28 @@ class Link:
     def report(self, body: Message) -> None:
         """Told until it is acknowledged, by this connection or a later one."""
         self._serial += 1
-        message = {"type": "report", "serial": self._serial, **body}
+        progress = {"progress": job_progress(body["progress"])} if "progress" in body else {}
+        message = Report(serial=self._serial, **{**body, **progress})
         try:
-            encoded(message, REPORT_LINE_BYTES)
+            encoded(plain(message), REPORT_LINE_BYTES)
         except LineError as error:  # something in it was written by a job, and has no end
-            log.warning("a report of job %s is shortened: %s", body.get("job"), error.message)
-            message = {key: _short(value) for key, value in message.items() if isinstance(value, PLAIN)}
+            log.warning("a report of job %s is shortened: %s", message.job, error.message)
+            short: dict[str, Any] = {key: _short(value) for key, value in body.items() if isinstance(value, PLAIN)}
+            message = Report(serial=self._serial, **short)
         self._reports[self._serial] = message
         self.send(message)
 
-    def acknowledged(self, serial: int) -> Message | None:
+    def acknowledged(self, serial: int) -> Report | None:
         """The report that need not be told again; None if it had been acknowledged before."""
         return self._reports.pop(serial, None)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: FromCoordinator) -> None:
         if self._writer is None:
             return
         try:
-            self._writer.write(encoded(message, REPORT_LINE_BYTES))
+            self._writer.write(encoded(plain(message), REPORT_LINE_BYTES))
         except LineError as error:
-            log.warning("a message %s cannot be sent: %s", message.get("type"), error.message)
+            log.warning("a message %s cannot be sent: %s", type(message).__name__, error.message)
 
     @property
     def is_choked(self) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from weft.core.errors import WeftError
 from weft.core.value import value
@@ -22,6 +24,7 @@ from weft.node.gauge import Gauge, Look, Rate, watch
 from weft.node.holding import Key
 from weft.node.rank import furthest_behind
 from weft.node.usage import Used
+from weft.protocol import MeasuredRate
 from weft.runtime.page import layout
 from weft.system import processes
 
@@ -85,7 +88,7 @@ class Measuring:
 
     async def look(
         self, attempts: Iterable[Attempt], now_s: float, compared: Iterable[Result] = ()
-    ) -> list[dict[str, Any]]:
+    ) -> list[MeasuredRate]:
         """What is to be told; `compared` is what came of comparing packed pairs since the last look."""
         seen = {each.record.key: each for each in attempts if each.is_settled}
         looks = {key: look for key, attempt in seen.items() if (look := _look(attempt, now_s))}
@@ -153,30 +156,29 @@ def _roots(attempt: Attempt) -> set[int] | None:
         return None
 
 
-def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> dict[str, Any]:
+def _measured(attempt: Attempt, rate: Rate, before: Used | None, now: Used) -> MeasuredRate:
     record, ground = attempt.record, attempt.ground
     persistent_bytes, ephemeral_bytes = _memory(attempt) or _held(attempt)
-    return {
-        "type": "measured",
-        "job": record.job,
-        "attempt": record.attempt,
-        "generation": rate.generation,  # it may have another lease by now
-        "rate_hz": rate.rate_hz,
-        "utilisation": ground.kind.utilisation(ground.some(record.devices), before or now, now),
-        "persistent_bytes": persistent_bytes,
-        "ephemeral_bytes": ephemeral_bytes,
-        "neighbours": sorted(rate.neighbours),
-        "steps": rate.steps,
-    }
+    return MeasuredRate(
+        record.job,
+        record.attempt,
+        rate.generation,  # it may have another lease by now
+        rate.rate_hz,
+        ground.kind.utilisation(ground.some(record.devices), before or now, now),
+        persistent_bytes,
+        ephemeral_bytes,
+        sorted(rate.neighbours),
+        rate.steps,
+    )
 
 
-def _compared(attempt: Attempt, result: Result, before: Used | None, now: Used) -> dict[str, Any]:
+def _compared(attempt: Attempt, result: Result, before: Used | None, now: Used) -> MeasuredRate:
     """One that made too few steps for a rate makes no more than if the step it is in ended now."""
     compared = result.compared
     rate_hz = compared.rate_hz or attempt.pace.rate_hz or 1 / MOST_PHASE_S
     rate = Rate(rate_hz, compared.steps, 0.0, frozenset({result.beside}), result.generation)
     against = {"alone_hz": compared.alone_hz, "error": compared.share.half_width, "window": result.window}
-    return _measured(attempt, rate, before, now) | against
+    return structs.replace(_measured(attempt, rate, before, now), **against)
 
 
 def _is_of_now(attempt: Attempt | None, result: Result) -> bool:
