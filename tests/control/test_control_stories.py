@@ -92,7 +92,7 @@ def test_of_an_array_with_a_limit_only_so_many_run_at_once(office: Open) -> None
     control = office(4)
     assert control.submit(array="1-5%2") == ["1_1", "1_2", "1_3", "1_4", "1_5"]
     assert control.running() == {"1_1", "1_2"}
-    assert control.reason("1_3") == "of its array, 2 may run at once"
+    assert control.reason("1_3") == "its array runs at most 2 at once"
     control.end("1_2")
     assert control.running() == {"1_1", "1_3"}
     control.end("1_1", exit_code=1)

@@ -88,7 +88,7 @@ def test_a_resume_in_memory_is_no_start_up_but_the_next_attempt_is(control: Pati
 def test_a_listing_says_that_a_job_starts_up(control: Patient) -> None:
     control.submit()
     seen = Views(Home.find({"WEFT_HOME": "/nowhere"})).live(control.control, control.control.records["1"], control.now)
-    assert (seen["state"], seen["reason"][:19]) == (JobState.RUNNING, "starting up: no ste")
+    assert (seen["state"], seen["reason"][:19]) == (JobState.RUNNING, "starting up, no ste")
     control.steps("1")
     control.instant(Tick())
     assert (
