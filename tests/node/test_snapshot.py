@@ -129,7 +129,7 @@ def test_a_page_that_is_truncated_is_damaged_and_nothing_worse(page: ControlPage
 
 def test_a_waiter_is_woken_and_a_truncated_page_ends_its_wait(page: ControlPage) -> None:
     source = (
-        "import sys; from weft.node.control_page import *; from weft.runtime import layout\n"
+        "import sys; from weft.node.control_page import *; from weft.runtime.page import layout\n"
         "page = open_control_page(sys.argv[1]); print('waits', flush=True)\n"
         "while page.words[layout.STATE] == 0: page.wait(layout.STATE, 0, 60.0)\n"
         "print(page.words[layout.STATE])\n"

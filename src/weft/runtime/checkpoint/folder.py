@@ -13,8 +13,8 @@ from typing import BinaryIO, Iterator, List, Optional, cast
 
 from ..failpoints import reach
 
-FOLDER_MODE = 0o755  # less what the umask takes away: others may not write there
-FILE_MODE = 0o644  # less what the umask takes away: others may not write here, even if they may elsewhere
+FOLDER_MODE = 0o755  # before the umask: only this user may write
+FILE_MODE = 0o644  # before the umask: only this user may write, whatever its other files allow
 NOT_A_FILE = "is no regular file"
 IS_A_LINK = "is a symbolic link"
 TRUST_VARIABLE = "WEFT_TRUST_CHECKPOINT"
@@ -27,7 +27,7 @@ class UntrustedError(OSError):
 
 class Folder:
     def __init__(self, path: str) -> None:
-        """Raises OSError if there is none; UntrustedError is one that tells why it is not used."""
+        """Raises OSError if there is none, UntrustedError if it is not trusted."""
         self.path = path
         self._descriptor = _open(path, os.O_DIRECTORY)
 
@@ -44,7 +44,7 @@ class Folder:
         return os.path.join(self.path, name)
 
     def open_file(self, name: str) -> BinaryIO:
-        """To read it. A fifo or a device in its place is refused, not waited for."""
+        """Open a file to read. A fifo or a device in its place is refused, not waited for."""
         descriptor = _open(name, os.O_NONBLOCK, self._descriptor)
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
@@ -76,7 +76,7 @@ class Folder:
         return os.open(name, flags, FILE_MODE, dir_fd=self._descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """`new` is `old` from one instant to the next, and stays so if the power fails."""
+        """Rename atomically and durably."""
         os.replace(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         sync(self._descriptor)
 
@@ -111,7 +111,7 @@ def _is_link(name: str, folder: "int | None") -> bool:
 
 
 def is_all_trusted() -> bool:
-    """Whether the user has said so for this run (weft exec, run, submit --trust-checkpoint)."""
+    """Whether the user allowed everything for this run (weft exec, run, submit --trust-checkpoint)."""
     return os.environ.get(TRUST_VARIABLE) == "1"
 
 
@@ -141,7 +141,7 @@ def _is_private(group: int) -> bool:
 
 
 def _has_list(descriptor: int) -> bool:
-    """An access control list lets others in by name; how far, the bits for the group then say."""
+    """Whether it has an access control list: the group bits then apply to users named there."""
     try:
         return bool(os.getxattr(descriptor, "system.posix_acl_access"))
     except OSError:

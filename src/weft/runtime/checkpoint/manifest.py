@@ -58,7 +58,7 @@ def manifest_name(step: int) -> str:
 
 
 def temporary_name(step: int) -> str:
-    """A new one each time: should an older process of the job still be writing, the two do not meet in one file."""
+    """A new name each time: an older process of the job that is still writing uses another file."""
     return "step-%012d-%s.tmp" % (step, os.urandom(8).hex())
 
 
@@ -91,6 +91,6 @@ def read_manifest(folder: Folder, step: int) -> Manifest:
 
 
 def shown(value: object) -> str:
-    """What was found in a file or a folder, as it can be printed: on one line, not too long, without escapes."""
+    """A value found in a file or a folder, made printable: on one line, not too long, without escapes."""
     text = str(value) if isinstance(value, (int, str)) else json.dumps(value)
     return "".join(c if c.isprintable() else "?" for c in text[:LONGEST_SHOWN])

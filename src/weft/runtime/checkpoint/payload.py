@@ -1,4 +1,4 @@
-"""A checkpoint's payload: what torch.save makes of a state, and what torch.load makes of it again without running code.
+"""A checkpoint's payload: a state written by torch.save, and read by torch.load without running code.
 
 A pickle may call anything that can be imported. What is loaded here may call what torch itself allows for weights, and
 the plain types below, which optimizers, schedulers and random generators keep in their states.
@@ -50,7 +50,7 @@ class PayloadError(Exception):
 
 
 def save(state: object, file: BinaryIO) -> Tuple[int, str]:
-    """Its size in bytes, and its checksum. What could not be loaded again is not saved."""
+    """Write a state; its size in bytes and its checksum. A state that could not be loaded again is refused."""
     import torch
 
     summed = SummedFile(file)
@@ -68,7 +68,7 @@ def save(state: object, file: BinaryIO) -> Tuple[int, str]:
 
 
 def load(file: BinaryIO) -> Any:
-    """The state in it, its tensors on the CPU."""
+    """The state in a payload, its tensors on the CPU."""
     import torch
 
     file.seek(0)
@@ -86,7 +86,7 @@ def load(file: BinaryIO) -> Any:
 
 
 def _not_allowed(file: BinaryIO) -> List[str]:
-    """What it would call that it may not; nothing if this torch (before 2.5) cannot say."""
+    """The callables in it that are not allowed; empty if this torch (before 2.5) cannot list them."""
     from torch import serialization
 
     named = getattr(serialization, "get_unsafe_globals_in_checkpoint", None)
@@ -97,7 +97,7 @@ def _not_allowed(file: BinaryIO) -> List[str]:
     with _allowing():
         try:
             return sorted(named(file))
-        except Exception:  # noqa: BLE001 -- it is no checkpoint that can be read: loading it says why
+        except Exception:  # noqa: BLE001 -- it is not a readable checkpoint: loading it reports why
             return []
         finally:
             file.seek(0, 2)
@@ -185,7 +185,7 @@ class SummedFile:
         return len(piece)
 
     def flush(self) -> None:
-        """torch asks for it; synced_file does it."""
+        """torch asks for it; Folder.new_file does it."""
 
 
 def sha256_of(file: BinaryIO) -> str:

@@ -56,7 +56,7 @@ FAIL_POINTS = (
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be saved or loaded; the message tells the user why, and what holds now."""
+    """A checkpoint cannot be saved or loaded; the message tells the user why, and what is in effect now."""
 
 
 class RankStore:
@@ -121,7 +121,7 @@ class RankStore:
         return good
 
     def _verify_all(self, folder: Folder) -> List[str]:
-        """A line for each that is not good."""
+        """Verify all checkpoints; one line for each that is not good."""
         refused = []
         for name in folder.names():
             manifest = MANIFEST.fullmatch(name)
@@ -158,7 +158,7 @@ class RankStore:
             raise CheckpointError(problem % details) from error
 
     def forget_after(self, step: int) -> None:
-        """Remove the checkpoints of later steps: the run goes on from `step`, and they are of a future it gave up.
+        """Remove the checkpoints of later steps: the run resumes from `step`, so they are void.
 
         A gang whose ranks could agree on nothing later than step 80 must forget 120 everywhere. Or one rank's old 120
         may, after another kill, be joined with the new 120 of the others.
@@ -237,7 +237,7 @@ def last_saved_step(directory: str) -> int:
 
 
 def _remove(folder: Folder, step: int) -> None:
-    """Take a checkpoint's manifest away, which makes a left-over of its payload. Damaged ones go too."""
+    """Remove a checkpoint's manifest, which makes its payload a left-over. Damaged manifests are removed too."""
     try:
         read_manifest(folder, step)
     except UnknownCheckpointError:
@@ -248,7 +248,7 @@ def _remove(folder: Folder, step: int) -> None:
 
 
 def _unlink(folder: Folder, name: str, fail_point: str) -> None:
-    """Remove a file; what cannot be removed now is for the next save to remove."""
+    """Remove a file; if that fails, the next save tries again."""
     with suppress(OSError):
         folder.unlink(name)
         reach(fail_point)
@@ -264,7 +264,7 @@ def _is_left_over(folder: Folder, name: str) -> bool:
 
 
 def _is_whole(folder: Folder, step: int) -> bool:
-    """A glance, enough for counting what to keep: the manifest reads and the payload has its size."""
+    """A quick check, enough to count what to keep: the manifest is readable and the payload has its size."""
     try:
         manifest = read_manifest(folder, step)
         return folder.size_of(manifest.payload) == manifest.size_bytes
@@ -305,5 +305,5 @@ def _check_payload(file: BinaryIO, path: str, manifest: Manifest) -> None:
 
 
 def _steps(folder: Folder) -> List[int]:
-    """The steps of all manifests, whatever these are worth."""
+    """The steps of all manifests, good or not."""
     return sorted(int(match[1]) for match in map(MANIFEST.fullmatch, folder.names()) if match)

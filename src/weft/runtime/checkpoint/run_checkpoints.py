@@ -13,6 +13,7 @@ from .folder import Folder, make_folder
 from .loader_position import is_place
 from .rank_store import CheckpointError, RankStore
 
+LOCK_NAME = ".lock"
 NO_DIRECTORY = "there is no directory for checkpoints (weft exec --checkpoints DIR)"
 IN_USE = "the checkpoints in %s are in use by another process; to save any, this one needs a directory of its own"
 NONE_IN_COMMON = "this rank has checkpoints of step %s, but the ranks have none in common: starting from the beginning"
@@ -47,7 +48,7 @@ class Checkpoints:
         return "" if self._lock is not None and self._lock.is_held else IN_USE % self._store.folder
 
     def save(self, step: int, state: Dict[str, Any]) -> None:
-        """Where nothing speaks against it: see why_not()."""
+        """Save, if why_not() is empty."""
         assert self._store is not None
         self._store.save(step, {**state, "step": step, **_this_script()})
 
@@ -82,7 +83,7 @@ class Checkpoints:
 
 
 def is_state(state: Any, step: int) -> bool:
-    """Whether it is as save() and Progress make it: what is in it is used without further questions."""
+    """Whether it is as save() and Progress make it: its content is used without further checks."""
     return (
         isinstance(state, dict)
         and state.get("step") == step
@@ -100,9 +101,6 @@ def _this_script() -> Dict[str, Any]:
     return {"script": os.path.basename(command[0]), "arguments": command[1:]}
 
 
-NAME = ".lock"
-
-
 class FolderLock:
     """Taken when created, if it is free, and held as long as this process lives.
 
@@ -117,11 +115,11 @@ class FolderLock:
         os.register_at_fork(after_in_child=self._let_go)
 
     def _take(self) -> bool:
-        """True also where nothing can be locked: what is wrong with such a folder, a save will say."""
+        """True also where nothing can be locked: a save then reports what is wrong with the folder."""
         with suppress(OSError):
             make_folder(self.folder)
             with Folder(self.folder) as folder:
-                self._fd = folder.open_lock(NAME)
+                self._fd = folder.open_lock(LOCK_NAME)
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -5,10 +5,19 @@ from typing import Deque, Dict, Hashable, List, Optional, Set, Tuple
 
 from .call_site import Move, Site, Sites
 
+ORDERS = (1, 2, 4, 8, 16)  # how many earlier rounds a context has
+LONGEST_RUN = 4096
+MOST_CONTEXTS = 1 << 14
+MOST_DOUBT = 6
+SURE_AGAIN = 32  # right predictions in a row after which less is doubted
+NEARLY_ALWAYS = 0.9
+FEW = 1 / 16  # how much one outcome counts for the share of the irregular
+PATIENCE = 4  # irregular rounds without an end predicted, at most
 MOST_NUMBERS = 4096
 MOST_INNER = 16  # times that a loop inside a round comes round; one that does so more often makes rounds of its own
 LONGEST_SHAPE = 64  # updates; later ones do not distinguish rounds
 
+Outcomes = List[int]  # did it end the round last time (0, 1), how often in a row, the longest such row that was broken
 Update = Tuple[Hashable, Optional[Site]]
 
 
@@ -141,18 +150,6 @@ class Cycle:
                 self._predictor = Predictor()
             number = self._numbers[thing] = len(self._numbers)
         return number
-
-
-ORDERS = (1, 2, 4, 8, 16)  # how many earlier rounds a context has
-LONGEST_RUN = 4096
-MOST_CONTEXTS = 1 << 14
-MOST_DOUBT = 6
-SURE_AGAIN = 32  # right predictions in a row after which less is doubted
-NEARLY_ALWAYS = 0.9
-FEW = 1 / 16  # how much one outcome counts for the share of the irregular
-PATIENCE = 4  # irregular rounds without an end predicted, at most
-
-Outcomes = List[int]  # did it end the round last time (0, 1), how often in a row, the longest such row that was broken
 
 
 class Predictor:

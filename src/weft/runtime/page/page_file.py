@@ -13,6 +13,10 @@ from typing import Dict, Optional
 from ..procfs import start_time as start_time
 from . import layout
 
+MOST_RANKS = 1024
+LIMITS = (layout.DUTY, layout.LIMIT, layout.LANE_BASE, layout.LANE_WEIGHT)
+OF_THE_JOB = range(layout.CLAIM_PID, layout.PAGE_BYTES // 8)
+
 
 class PageError(Exception):
     """This file cannot serve as a control page."""
@@ -164,11 +168,6 @@ def _check(path: str, fd: int) -> None:
 def claimed_beside(path: str, number: int) -> str:
     """Where the page of a task's further rank is: torchrun's ranks share one task, and each needs a page."""
     return "%s.%d" % (path, number)
-
-
-MOST_RANKS = 1024
-LIMITS = (layout.DUTY, layout.LIMIT, layout.LANE_BASE, layout.LANE_WEIGHT)
-OF_THE_JOB = range(layout.CLAIM_PID, layout.PAGE_BYTES // 8)
 
 
 def claim_page(path: str) -> Page:
