@@ -127,7 +127,9 @@ def complete_like(context: click.Context, option: click.Parameter, incomplete: s
 
 
 def _words_or_files(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """A shell looks for files by itself only where we offer no word; beside a word, we name those here."""
+    """A shell looks for files itself only where no word is offered; where one is, files are offered here as well."""
+    from click.shell_completion import CompletionItem
+
     fitting = [word for word in words if word.startswith(incomplete)]
     if not fitting:
         return [CompletionItem(incomplete, type="file")]
