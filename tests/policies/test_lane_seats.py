@@ -28,7 +28,7 @@ from weft.core.events import (
 from weft.core.job import Job
 from weft.core.memory import Memory, needed_bytes
 from weft.core.scheduler import Scheduler
-from weft.core.sharing import Offer, Sharing, holders, members_on
+from weft.core.sharing import Offer, Sharing
 from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import View
 from weft.policies.base import Order
@@ -314,14 +314,14 @@ class Plainly(Lanes):
         return sharing
 
     def plainly(self, view: View) -> list[tuple[str, Seating]]:
-        held, found = holders(view.ledger), []
+        held, found = view.holders(), []
         usable = [
             (node, at)
             for node, there in enumerate(view.nodes)
             for at in range(there.device_count)
-            if view.is_present[node] and not view.ledger.blocked_masks[node] >> at & 1
+            if view.is_present[node] and not view.blocked_masks[node] >> at & 1
         ]
-        devices = {device: members_on(view.ledger, device, held) for device in usable}
+        devices = {device: view.members_on(device, held) for device in usable}
         for waiting in view.jobs.values():
             may_sit = waiting.is_waiting and waiting.seating is None and waiting.gang_size == 1
             for device in sorted(devices, key=lambda one: (len(devices[one]), one)) if may_sit else ():

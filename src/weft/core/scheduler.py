@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from weft.core import sharing
 from weft.core.commands import Command, Preempt, Seat, Start, Tell, Unseat, WakeAt
@@ -12,10 +12,11 @@ from weft.core.events import Event, Failed, Finished, Held, Lost, Submitted, Wok
 from weft.core.job import Job
 from weft.core.ledger import Change, Ledger
 from weft.core.plan import Eviction, Grant, check
+from weft.core.policy_base import completed
 from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
 from weft.core.recording import RECORDERS, begin_due
-from weft.core.sharing import Sharing, Withdrawal
+from weft.core.sharing import Withdrawal
 from weft.core.transitions import State
 from weft.core.values import Cluster
 from weft.core.view import Decider, View
@@ -27,15 +28,13 @@ COMPLETIONS = (Finished, Failed, Lost)
 COMING = (Submitted, Held)
 """Many of them may come at once: ties are exchanged when the last of them has."""
 
-NOBODY = Sharing()
-
 
 class Scheduler:
     """Record, decide, check, commit: one decision for all events of one instant."""
 
     def __init__(self, cluster: Cluster | Ledger, policy: Decider) -> None:
         self.ledger = cluster if isinstance(cluster, Ledger) else Ledger(cluster)
-        self._policy = policy
+        self._policy = completed(policy)
         self._changes: Sequence[tuple[Change, Job]] = ()
         self._wake_at = math.inf
         self._plan_wakes_at = math.inf
@@ -79,7 +78,7 @@ class Scheduler:
         """Who sits where as a guest, once it is clear who holds what: proposed, checked and committed likewise."""
         ledger = self.ledger
         try:
-            proposed = self._proposed(View(ledger, self._changes, now))
+            proposed = self._policy.seat(View(ledger, self._changes, now))
             sharing.check(proposed, ledger, now)
         except Exception:
             ledger.version += 1
@@ -94,15 +93,6 @@ class Scheduler:
             self._wake_at = wake_at
             commands.append(WakeAt(wake_at))
         return commands
-
-    def _proposed(self, view: View) -> Sharing:
-        """What the policy proposes. One that knows nothing of guests lets none stay that another one seated."""
-        seat: Callable[[View], Sharing] | None = getattr(self._policy, "seat", None)
-        if seat is not None:
-            return seat(view)
-        return (
-            Sharing((), [Withdrawal(each, Reason(Code.NO_SHARING)) for each in view.seated]) if view.seated else NOBODY
-        )
 
     def record(self, events: Sequence[Event], now: float) -> None:
         """Write down what happened at this instant; the decision on it is still to be made."""
@@ -143,36 +133,32 @@ class Scheduler:
 
     def change_policy(self, policy: Decider) -> None:
         """From the next decision on. Nobody who runs is disturbed by the change itself."""
-        self._policy = policy
+        self._policy = completed(policy)
         self._wake_at = math.inf
         self.ledger.version += 1
 
     def waiting_line(self, now: float) -> list[Job]:
-        """The waiting jobs in the policy's order, by arrival if it does not tell."""
-        view = View(self.ledger, (), now)
-        told: Callable[[View], list[Job]] | None = getattr(self._policy, "waiting_line", None)
-        return told(view) if told else [job for job in self.ledger.jobs.values() if job.is_waiting]
+        """The waiting jobs in the policy's order."""
+        return self._policy.waiting_line(View(self.ledger, (), now))
 
     def positions(self, now: float) -> Positions:
-        """Where each waiting job stands; quickly, if the policy keeps them in order."""
-        told: Callable[[View], Positions | None] | None = getattr(self._policy, "positions", None)
-        kept = told(View(self.ledger, self.ledger.changes, now)) if told else None
+        """The position of each waiting job; quickly, if the policy keeps them in order."""
+        kept = self._policy.positions(View(self.ledger, self.ledger.changes, now))
         return kept or SortedPositions(self.waiting_line(now))
 
     @property
     def rule(self) -> str:
         """By which rule the policy orders jobs, in a few words."""
-        return str(getattr(self._policy, "rule", "") or type(self._policy).__name__)
+        return self._policy.rule
 
     @property
     def heeds_classes(self) -> bool:
         """Whether quotas and classes count by the policy."""
-        return bool(getattr(self._policy, "heeds_classes", False))
+        return self._policy.heeds_classes
 
     def is_guaranteed(self, job: Job) -> bool:
-        """Whether it runs as if alone, or is to, by right: within a quota, if the policy heeds quotas."""
-        told: Callable[[Job], bool] | None = getattr(self._policy, "is_guaranteed", None)
-        return told is not None and told(job)
+        """Whether the job runs as if alone, or is to, by right: within a quota, if the policy heeds quotas."""
+        return self._policy.is_guaranteed(job)
 
     def reason(self, job_id: str, now: float) -> Reason | None:
         """Why a live job does not run; None if it does."""

@@ -14,7 +14,7 @@ from types import MappingProxyType, ModuleType, NoneType, UnionType
 from typing import Any, NamedTuple, Protocol, Union, get_args, get_origin
 
 from weft.core.errors import InputError
-from weft.core.view import Decider
+from weft.core.policy_base import PolicyBase, completed
 from weft.core.words import closest
 from weft.policies.base import KeyedOrder, Order
 from weft.policies.policy import Policy
@@ -34,7 +34,7 @@ class NamedPolicy:
     parameters: Mapping[str, Any]
     """All of them, defaults included, as plain JSON values."""
 
-    def build(self) -> Decider:
+    def build(self) -> PolicyBase:
         """A fresh one, for one run."""
         thing = self.source.load()
         made = thing(**self.arguments) if _is_maker(thing) else copy.deepcopy(thing)
@@ -44,13 +44,12 @@ class NamedPolicy:
         if isinstance(policy, Policy):
             policy.parameters = self.parameters
             _check_key(self.label, policy.order)
-        decider: Decider = policy
-        return decider
+        return completed(policy)
 
     @property
     def heeds_classes(self) -> bool:
         """Whether opportunistic jobs yield to others under it; if not, all jobs are peers."""
-        return bool(getattr(self.build(), "heeds_classes", False))
+        return self.build().heeds_classes
 
 
 def policies_asked(policy: Any) -> list[NamedPolicy]:

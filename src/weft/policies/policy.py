@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Protocol
 
 from weft.core.job import Job
 from weft.core.plan import Plan
+from weft.core.policy_base import PolicyBase
 from weft.core.reasons import Reason
-from weft.core.sharing import Sharing, within_bounds
+from weft.core.sharing import Sharing
 from weft.core.view import View
 from weft.policies.base import Admit, Everyone, KeyedOrder, Match, Order, Placer, Sharer
 from weft.policies.match.fastest import Fastest
@@ -50,7 +51,7 @@ class Planner(Protocol):
         """Why a job waits, if that is for a rule of the planner's own."""
 
 
-class Policy:
+class Policy(PolicyBase):
     """Composed of stages; only the order must be named.
 
     `needs_declared_work` says that it looks at declared steps: what it decides then depends on how long jobs
@@ -92,18 +93,19 @@ class Policy:
             self._bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
             everyone = admit or Everyone()
             self.planner = ScratchPlanner(everyone, order, self.match, self.place, self._bypass)
-        self.decide = self.planner.decide
-        if share is not None:
-            self.seat = self._seat
-            self.decide = self._decide_to_share
-            self.learns_from_measures = True
+        self._decide = self.planner.decide if share is None else self._decide_to_share
+        self.shares = self.learns_from_measures = share is not None
 
-    def _seat(self, view: View) -> Sharing:
-        assert self.share is not None
+    def decide(self, view: View) -> Plan:
+        return self._decide(view)
+
+    def seat(self, view: View) -> Sharing:
+        if self.share is None:
+            return super().seat(view)
         sharing = self.share.seat(view)
-        if view.ledger.exceptions and sharing.offers:
+        if view.has_exceptions and sharing.offers:
             leaving = {each.job_id for each in sharing.withdrawals}
-            sharing = replace(sharing, offers=within_bounds(view.ledger, sharing.offers, leaving))
+            sharing = replace(sharing, offers=view.within_bounds(sharing.offers, leaving))
         gains = self.migration.gains(view) if self.migration else ()
         told = self.order.notes() if isinstance(self.order, KeyedOrder) else ()
         return replace(sharing, notes=[*sharing.notes, *gains, *told]) if gains or told else sharing
@@ -159,7 +161,7 @@ class Policy:
         """The waiting jobs, first the one that goes first."""
         waiting = [job for job in view.jobs.values() if job.is_waiting]
         line = sorted(waiting, key=lambda job: self.order.rank(view, job))
-        return by_priority(line, lambda job: self.order.rank(view, job)) if view.ledger.exceptions else line
+        return by_priority(line, lambda job: self.order.rank(view, job)) if view.has_exceptions else line
 
     def positions(self, view: View) -> LinePositions | None:
         """The same for few of them, without looking at all; None if only `waiting_line` can tell."""

@@ -13,6 +13,7 @@ import numpy as np
 from weft.core.commands import Allocation, Command, Preempt, Seat, Start, Unseat, WakeAt
 from weft.core.errors import WeftError
 from weft.core.events import Event, Finished, Launched, Measured, NodeJoined, NodeLost, Stepped, Submitted, Woken
+from weft.core.policy_base import completed
 from weft.core.scheduler import Scheduler
 from weft.core.sharing import Device, devices_of
 from weft.core.values import EPSILON_S, STARTUP_S, Cluster
@@ -63,7 +64,8 @@ class Simulation:
         quotas: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         shaped = world.shape(cluster)
-        self.scheduler = Scheduler(shaped, policy)
+        whole_policy = completed(policy)
+        self.scheduler = Scheduler(shaped, whole_policy)
         self.scheduler.ledger.tenants.quotas = quotas
         self.events = 0
         self._outages = world.outages(shaped, seed, math.inf)
@@ -74,8 +76,8 @@ class Simulation:
         self._ground = Speeds(world, shaped, self.scheduler.ledger.nodes)
         self._nodes = {node.name: node for node in shaped.nodes}
         can_share = any(node.memory_bytes is not None for node in shaped.nodes)
-        self._learns = can_share and bool(getattr(policy, "learns_from_measures", False))
-        self._shares = hasattr(policy, "seat")
+        self._learns = can_share and whole_policy.learns_from_measures
+        self._shares = whole_policy.shares
         self._seed = seed
         self._watch = watch
         self._living: dict[str, Living] = {}

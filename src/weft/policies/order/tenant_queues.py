@@ -51,7 +51,7 @@ class TenantQueues:
 
 def in_turn(queue: Iterable[Job], view: View) -> Iterator[tuple[Tie, Job]]:
     """A tenant's turns: each has the place of one of its jobs by arrival, and is had by one of them by priority."""
-    if not view.ledger.exceptions:
+    if not view.has_exceptions:
         return ((job.tie, job) for job in queue)
     jobs = list(queue)
     return zip((job.tie for job in jobs), sorted(jobs, key=lambda job: -job.spec.priority), strict=True)

@@ -30,9 +30,9 @@ class Room:
         self._empty = [size - blocked.bit_count() for size, blocked in zip(sizes, view.blocked_masks, strict=True)]
         self.groups = {kind: NodeGroup(nodes, sizes) for kind, nodes in present.items()}
         self.total = {kind: sum(self.free[node] for node in nodes) for kind, nodes in present.items()}
-        self.bounds = ConstraintTally(view) if view.ledger.exceptions else None
+        self.bounds = ConstraintTally(view) if view.has_exceptions else None
         """What bounds some jobs besides; None if no live job is bound."""
-        self._unbound = ConstraintTally(view, if_empty=True) if view.ledger.exceptions else None
+        self._unbound = ConstraintTally(view, if_empty=True) if view.has_exceptions else None
 
     def free_for(self, spec: JobSpec) -> Sequence[int]:
         """How many free devices of each node a job could have."""

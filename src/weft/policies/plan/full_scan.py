@@ -43,7 +43,7 @@ class ScratchPlanner:
         if reserved is not None:
             reserved.begin(view.version)
         behind = order.eviction_line(view) if order.preempts else []
-        if view.ledger.exceptions:
+        if view.has_exceptions:
             behind = by_priority(behind, lambda job: order.rank(view, job))
         guaranteed = {"is_guaranteed": order.is_guaranteed} if isinstance(order, KeyedOrder) else {}
         draft = Draft(view, self._match, self._place, behind, returns_home, reserved, self.staying, **guaranteed)
@@ -74,7 +74,7 @@ class ScratchPlanner:
     def _fill(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> None:
         line = self._order.line(view, draft, admitted)
         pairs = self._match.pairs(view, draft, line)
-        if view.ledger.exceptions and not getattr(self._order, "heeds_priorities", False):
+        if view.has_exceptions and not getattr(self._order, "heeds_priorities", False):
             pairs = self._by_priority(
                 view, draft, line if isinstance(line, list) else self._in_line(view, draft), pairs
             )

@@ -59,7 +59,7 @@ class IncrementalPlanner:
 
     def decide(self, view: View) -> Plan:
         freed: Key | None
-        if view.ledger.exceptions:  # jobs that neither shapes nor keys describe
+        if view.has_exceptions:  # jobs that neither shapes nor keys describe
             self._line = None
             return self._scan.decide(view)
         if self._order.learn(view) or self._line is None or self._line.version != view.version:

@@ -47,7 +47,7 @@ class ServerPlanner:
         self._quanta_s = order.quanta_s
 
     def decide(self, view: View) -> Plan:
-        if view.ledger.exceptions:  # jobs that counts of devices and keys do not describe
+        if view.has_exceptions:  # jobs that counts of devices and keys do not describe
             self.forget()
             return self._scan.decide(view)
         order, servers = self._order, self._servers

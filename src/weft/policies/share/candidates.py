@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 
-from weft.core.bounds import admits, cpus_left
 from weft.core.commands import Allocation
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.memory import Memory, needed_bytes
-from weft.core.sharing import Device, Offer, devices_of, fits, holders, seated_lane
+from weft.core.sharing import Device, Offer, devices_of, seated_lane
 from weft.core.view import View
 
 MOST_TRIED = 8
@@ -49,7 +48,7 @@ class Candidate:
             return False  # it may be spread because its holder does not mind
         if not job.spec.allows(view.nodes[self.allocation[0][0]].device_type):
             return False
-        return not job.spec.is_bound or admits(view.ledger, cpus_left(view.ledger), job.spec, self.allocation)
+        return not job.spec.is_bound or view.admits(job.spec, self.allocation)
 
     def has_room_for(self, view: View, job: Job) -> bool:
         """Whether a gang of that size could sit on exactly these devices, by type and memory."""
@@ -57,7 +56,7 @@ class Candidate:
         if job.gang_size != len(devices) or not self.suits(view, job):
             return False
         together = [*self.together, (job, 0)]
-        return all(fits(view.ledger, device, together) for device in devices)
+        return all(view.fits(device, together) for device in devices)
 
     def spare_bytes(self, view: View) -> int:
         """What is left of the memory of each of its devices; less than nothing where nobody can say."""
@@ -79,7 +78,7 @@ def spots_without_guests(view: View, also_taken: Set[Device] = frozenset()) -> l
 
 def spots_with_guests(view: View) -> list[Candidate]:
     """Those whose devices have guests beside their holder."""
-    held, found = holders(view.ledger), dict[str, dict[str, Job]]()
+    held, found = view.holders(), dict[str, dict[str, Job]]()
     for device, guests in view.guests.items():
         if device in held:
             found.setdefault(held[device].id, {}).update({guest.id: guest for guest in guests})

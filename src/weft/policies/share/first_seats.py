@@ -16,7 +16,7 @@ from weft.core.commands import Allocation, Seating
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Device, Offer, Withdrawal, devices_of, fits, seated_lane
+from weft.core.sharing import Device, Offer, Withdrawal, devices_of, seated_lane
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 
@@ -91,7 +91,7 @@ class FirstSeats:
         come = view.jobs.values() if is_anew else (job for change, job in view.changes if change is Change.QUEUED)
         newcomers = {job.id: job for job in come if _may_sit(job)}
         self._waiting |= newcomers
-        last = next(reversed(view.ledger.running.values()), None)
+        last = next(view.last_granted(), None)
         before = self._holders
         self._holders = (len(view.running), last.id, last.generation) if last else (0, "", 0)
         if not self._waiting:
@@ -107,7 +107,7 @@ class FirstSeats:
             if not guest.spec.allows(view.nodes[device[0]].device_type) or not are_peers(members[0], guest):
                 continue
             together = [(members[0], members[0].lane), *((one, seated_lane(one)) for one in members[1:]), (guest, 0)]
-            if fits(view.ledger, device, together):
+            if view.fits(device, together):
                 return device
         return None
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
 
-from weft.core.bounds import admits, cpus_left
 from weft.core.commands import Seating
 from weft.core.errors import InputError
 from weft.core.job import Job
@@ -24,9 +23,6 @@ from weft.core.sharing import (
     Sharing,
     Withdrawal,
     devices_of,
-    fits,
-    holders,
-    members_on,
     seated_lane,
 )
 from weft.core.view import View
@@ -68,7 +64,7 @@ class _News:
     _holders: tuple[int, str, int] = field(default=(-1, "", 0), init=False, repr=False)
 
     def has_come(self, view: View) -> bool:
-        last = next(reversed(view.ledger.running.values()), None)
+        last = next(view.last_granted(), None)
         before = self._holders
         self._holders = (len(view.running), last.id, last.generation) if last else (0, "", 0)
         return before != self._holders or any(
@@ -159,7 +155,7 @@ def _suiting(view: View, job: Job) -> Callable[[Device], bool]:
 
     def suits(device: Device) -> bool:
         node, at = device
-        return admits(view.ledger, cpus_left(view.ledger), job.spec, ((node, 1 << at),))
+        return view.admits(job.spec, ((node, 1 << at),))
 
     return suits
 
@@ -179,12 +175,12 @@ def _soon(view: View, leaving: Sequence[Withdrawal]) -> float:
 
 def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
     """Every device with its members and their lanes, whoever holds it first."""
-    held = holders(view.ledger)
+    held = view.holders()
     for node, there in enumerate(view.nodes):
-        blocked = view.ledger.blocked_masks[node]
+        blocked = view.blocked_masks[node]
         for at in range(there.device_count if view.is_present[node] else 0):
             if not blocked >> at & 1:
-                yield (node, at), members_on(view.ledger, (node, at), held)
+                yield (node, at), view.members_on((node, at), held)
 
 
 # ---- Salus's assignment of jobs to devices and their lanes, with the safety condition kept at every step.
@@ -300,7 +296,7 @@ class GuestLane:
         free = [(member, seated_lane(member)) for member in spot.guests if not is_held_back(member)]
         in_turn = [(member, lane) for member in (*held_back(spot), guest)]
         together = [(spot.holder, spot.holder.lane), *free, *in_turn]
-        if not all(fits(view.ledger, device, together) for device in devices_of(spot.allocation)):
+        if not all(view.fits(device, together) for device in devices_of(spot.allocation)):
             return None
         return _offer(spot, guest, lane, (*held_back(spot), guest))
 

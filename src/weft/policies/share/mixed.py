@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Device, Note, Offer, Sharing, Withdrawal, devices_of, fits, seated_lane
+from weft.core.sharing import Device, Note, Offer, Sharing, Withdrawal, devices_of, seated_lane
 from weft.core.view import View
 from weft.policies.base import NO_LANE, Turns
 from weft.policies.order.quota import Classed
@@ -134,7 +134,7 @@ class Guests:
             one.job_id: one.seating.lane for one in offers
         }
         together = [(spot.holder, spot.holder.lane), *((guest, lanes[guest.id]) for guest in spot.guests)]
-        return offers if all(fits(view.ledger, device, together) for device in devices_of(spot.allocation)) else []
+        return offers if all(view.fits(device, together) for device in devices_of(spot.allocation)) else []
 
     def _why_not(self, holder: Job, guest: Job) -> Reason:
         if guest.seating and guest.seating.is_throttled:

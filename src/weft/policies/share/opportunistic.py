@@ -231,7 +231,7 @@ def _company(view: View, job: Job) -> Hashable:
 def _alone_hz(view: View, job: Job) -> float:
     """On devices like these; 0 if nobody has measured it."""
     allocation = job.seating.allocation if job.seating else job.allocation
-    is_known = job.alone is not None and job.alone_on == view.ledger.devices.kind_of(allocation)
+    is_known = job.alone is not None and job.alone_on == view.devices_kind(allocation)
     return job.alone.rate_hz if job.alone and is_known else 0.0
 
 

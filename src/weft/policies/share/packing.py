@@ -142,7 +142,7 @@ class Packing:
         return pair_quietest(spots, fitting(view, spots, guests, side_by_side), suits, offered)
 
     def may_try(self, view: View, spot: Candidate, job: Job) -> bool:
-        here = view.ledger.devices.kind_of(spot.allocation)
+        here = view.devices_kind(spot.allocation)
         if spot.holder.alone_on != here or job.alone_on != here:
             return False  # how fast it is alone is known of another type only: nothing to compare with
         return self.verdicts.allow((spot.holder, job), view.now)

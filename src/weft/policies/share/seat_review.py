@@ -57,7 +57,7 @@ def _spots_started_up(view: View) -> Iterator[Candidate]:
 
 def granted(view: View) -> Iterator[Job]:
     """The jobs that were granted their devices this instant."""
-    for job in reversed(view.ledger.running.values()):
+    for job in view.last_granted():
         if job.since_s < view.now:
             return  # they stand in the order they were granted devices
         yield job
