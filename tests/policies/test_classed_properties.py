@@ -18,14 +18,14 @@ from weft.core.reasons import Reason
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.core.view import View
-from weft.policies.base import KeyedOrder
 from weft.policies.order.fifo import Arrival
+from weft.policies.order.keyed import KeyedOrder
 from weft.policies.order.quota import Classed
 from weft.policies.order.starvation import Bounded
 from weft.policies.order.tiresias import ServiceQueues
 from weft.policies.placement import Consolidated, SkewAware
-from weft.policies.plan.draft import placement_of
 from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.preemption import placement_of
 from weft.policies.plan.reservation import Kept, Reservations
 from weft.policies.policy import Policy
 from weft.sim.engine import Simulation

@@ -11,7 +11,8 @@ from weft.core.values import JobSpec, Node
 from weft.core.view import View
 from weft.policies.order.gandiva import Rotation
 from weft.policies.placement import Compact, Consolidated
-from weft.policies.plan.free_devices import Room, home_of, make_way_home
+from weft.policies.plan.free_devices import Room, home_of
+from weft.policies.plan.preemption import make_way_home
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 

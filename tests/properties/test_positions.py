@@ -10,7 +10,7 @@ from weft.core.positions import SortedPositions
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster
 from weft.core.view import View
-from weft.policies.base import KeyedOrder
+from weft.policies.order.keyed import KeyedOrder
 from weft.policies.plan.queue_position import LinePositions
 from weft.sim.trace import TraceJob
 

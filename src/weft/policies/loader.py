@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Protocol, Union, get_args, get_origin
 from weft.core.errors import InputError
 from weft.core.policy_base import PolicyBase, completed
 from weft.core.words import closest
-from weft.policies.base import KeyedOrder, Order
+from weft.policies.base import Order
+from weft.policies.order.keyed import KeyedOrder
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 

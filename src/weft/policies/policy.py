@@ -12,15 +12,16 @@ from weft.core.policy_base import PolicyBase
 from weft.core.reasons import Reason
 from weft.core.sharing import Sharing
 from weft.core.view import View
-from weft.policies.base import Admit, Everyone, KeyedOrder, Match, Order, Placer, Sharer
+from weft.policies.base import Admit, Everyone, Match, Order, Placer, Sharer
 from weft.policies.match.fastest import Fastest
 from weft.policies.migrate.migration import Migration
 from weft.policies.migrate.unpack import Staying
 from weft.policies.order.gandiva import Rotation
+from weft.policies.order.keyed import KeyedOrder
 from weft.policies.order.starvation import Bounded, Bypass
 from weft.policies.order.tenant_queues import by_priority
 from weft.policies.placement import Compact
-from weft.policies.plan.full_scan import ScratchPlanner
+from weft.policies.plan.full_scan import FullScanPlanner
 from weft.policies.plan.incremental import IncrementalPlanner
 from weft.policies.plan.queue_position import LinePositions, explain
 from weft.policies.plan.reservation import Reservations
@@ -75,7 +76,7 @@ class Policy(PolicyBase):
         if isinstance(order, KeyedOrder) and bypass_limit_s is not None:
             order, bypass_limit_s = Bounded(order, bypass_limit_s), None
         self.order = order
-        self.heeds_classes = isinstance(order, KeyedOrder) and order.heeds_classes
+        self.heeds_classes = order.heeds_classes
         self.match = match or Fastest()
         self.place = place or Compact()
         self.share = share
@@ -92,7 +93,7 @@ class Policy(PolicyBase):
         else:
             self._bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
             everyone = admit or Everyone()
-            self.planner = ScratchPlanner(everyone, order, self.match, self.place, self._bypass)
+            self.planner = FullScanPlanner(everyone, order, self.match, self.place, self._bypass)
         self._decide = self.planner.decide if share is None else self._decide_to_share
         self.shares = self.learns_from_measures = share is not None
 
@@ -107,7 +108,7 @@ class Policy(PolicyBase):
             leaving = {each.job_id for each in sharing.withdrawals}
             sharing = replace(sharing, offers=view.within_bounds(sharing.offers, leaving))
         gains = self.migration.gains(view) if self.migration else ()
-        told = self.order.notes() if isinstance(self.order, KeyedOrder) else ()
+        told = self.order.notes()
         return replace(sharing, notes=[*sharing.notes, *gains, *told]) if gains or told else sharing
 
     def _decide_to_share(self, view: View) -> Plan:
@@ -155,7 +156,7 @@ class Policy(PolicyBase):
         return self.order.rule
 
     def is_guaranteed(self, job: Job) -> bool:
-        return isinstance(self.order, KeyedOrder) and self.order.is_guaranteed(job)
+        return self.order.is_guaranteed(job)
 
     def waiting_line(self, view: View) -> list[Job]:
         """The waiting jobs, first the one that goes first."""

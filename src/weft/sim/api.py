@@ -13,8 +13,8 @@ from rich.console import Console
 from weft.core.errors import InputError
 from weft.core.values import Cluster
 from weft.core.view import Decider
-from weft.policies.base import KeyedOrder
 from weft.policies.loader import NamedPolicy, policies_asked
+from weft.policies.order.keyed import KeyedOrder
 from weft.sim.request import Misfit, ProgressListener, Request, parse_cluster
 from weft.sim.results.output import JOB_COLUMNS, as_json, class_rows, job_rows, json_text
 from weft.sim.results.report import write_report

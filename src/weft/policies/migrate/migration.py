@@ -27,9 +27,9 @@ from weft.policies.migrate.type_swap import Exchange
 from weft.policies.migrate.unpack import company_of, leaves_seat
 from weft.policies.order.quota import Classed
 from weft.policies.placement import whole_nodes_and_best_fit
-from weft.policies.plan.draft import is_protected, placement_of, protected_until
 from weft.policies.plan.free_devices import Room
 from weft.policies.plan.node_groups import NodeGroup, type_of
+from weft.policies.plan.preemption import is_protected, placement_of, protected_until
 
 MOST_MOVED = 2
 """So many jobs at most are moved to make room for one gang that waits."""

@@ -19,8 +19,8 @@ from itertools import combinations
 from weft.core.job import Job
 from weft.core.view import View
 from weft.policies.order.quota import Classed
-from weft.policies.plan.draft import placement_of
 from weft.policies.plan.node_groups import type_of
+from weft.policies.plan.preemption import placement_of
 
 NEVER = math.inf
 Form = tuple[int, ...]

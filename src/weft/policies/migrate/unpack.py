@@ -17,7 +17,8 @@ from weft.core.reasons import Code, Reason
 from weft.core.sharing import LEAST_SPEED, devices_of
 from weft.core.value import value
 from weft.core.view import View
-from weft.policies.plan.free_devices import P, Placed, Room
+from weft.policies.plan.free_devices import Room
+from weft.policies.plan.preemption import P, Placed
 from weft.policies.share.candidates import guests_beside
 
 NEVER = math.inf

@@ -10,14 +10,14 @@ from heapq import heapify, heappop, heapreplace
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.view import View
-from weft.policies.base import Key
-from weft.policies.order.tenant_queues import LineOrder, TenantQueues, Tie, in_turn
-from weft.policies.plan.draft import Draft
+from weft.policies.base import Key, Order
+from weft.policies.order.tenant_queues import TenantQueues, Tie, in_turn
+from weft.policies.plan.full_scan import FullScan
 from weft.policies.plan.node_groups import devices_by_type, type_of
 
 
 @dataclass
-class FairTenants(LineOrder):
+class FairTenants(Order):
     """Tenants pick in turn, the one with the least attained service first, its oldest job first.
 
     A pick counts at once as one quantum of service on its devices, so that within one decision the devices are
@@ -42,7 +42,7 @@ class FairTenants(LineOrder):
         self.queues.update(view)
         self.picks = self._pick(view) if view.jobs_waiting else []
 
-    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+    def line(self, view: View, builder: FullScan, admitted: frozenset[str] | None) -> Iterator[Job]:
         """The picks; then, for devices that nobody picked, those who run there, and who waits."""
         yield from self.picks
         picked = {job.id for job in self.picks}

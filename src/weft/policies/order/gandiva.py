@@ -11,8 +11,9 @@ from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
 from weft.policies.migrate.cost import MoveCost, has_moved
+from weft.policies.order.keyed import KeyedOrder
 
 LEAST_S = 2.0
 """Steps of milliseconds make no quantum shorter than this."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from weft.core.errors import InputError
 from weft.core.job import Job
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 ROUNDING = 1e-9
 """A decision at the end of a quantum is in the next one, however the division is rounded."""

@@ -15,7 +15,8 @@ from weft.core.transitions import State
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.core.words import span
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 
 @dataclass

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.reasons import Reason
 from weft.core.transitions import State
 from weft.core.view import View
 from weft.policies.base import Key
@@ -55,41 +53,6 @@ def in_turn(queue: Iterable[Job], view: View) -> Iterator[tuple[Tie, Job]]:
         return ((job.tie, job) for job in queue)
     jobs = list(queue)
     return zip((job.tie for job in jobs), sorted(jobs, key=lambda job: -job.spec.priority), strict=True)
-
-
-# ---- What orders without keys have in common.
-
-
-class LineOrder:
-    """An order that gives the whole line: write `line`, and what else differs from these."""
-
-    rule = "by a line of its own"
-    preempts = False
-    heeds_priorities = False
-
-    def prepare(self, view: View) -> None:
-        """Nothing to remember."""
-
-    def eviction_line(self, view: View) -> list[Job]:
-        return []
-
-    def goes_before(self, job: Job, other: Job, now: float) -> bool:
-        return False
-
-    def blocks(self, job: Job, now: float) -> bool:
-        return False
-
-    def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
-        return None
-
-    def rank(self, view: View, job: Job) -> Key:
-        return (job.tie,)
-
-    def recall(self, services: Iterable[float]) -> None:
-        """There is nothing to learn."""
-
-    def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
-        return math.inf
 
 
 # ---- Priorities: which of its own jobs a tenant wants first. The order between tenants stays as the policy has it.

@@ -14,7 +14,8 @@ from weft.core.ledger import Change
 from weft.core.transitions import TERMINAL, State
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 GROWTH = 1.1
 """New samples count once there are a tenth more of them: an index that moved at every finish would move every job."""

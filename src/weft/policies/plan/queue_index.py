@@ -11,9 +11,10 @@ from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder, Match, Placer, later
-from weft.policies.plan.draft import is_protected, placement_of, protected_until
+from weft.policies.base import Key, Match, Placer
+from weft.policies.order.keyed import KeyedOrder, later
 from weft.policies.plan.free_devices import Room
+from weft.policies.plan.preemption import is_protected, placement_of, protected_until
 from weft.policies.plan.sorted_jobs import Ranked, Weighted
 
 FRONT: Key = ()

@@ -10,11 +10,12 @@ from itertools import islice
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder, Match, Order, Placer
+from weft.policies.base import Key, Match, Order, Placer
+from weft.policies.order.keyed import KeyedOrder
 from weft.policies.order.starvation import Bypass
 from weft.policies.plan.constraint_tally import refusal as bound_refusal
-from weft.policies.plan.draft import is_protected, only_starts_up, placement_of
 from weft.policies.plan.free_devices import Room
+from weft.policies.plan.preemption import is_protected, only_starts_up, placement_of
 from weft.policies.plan.queue_index import QueueIndex
 from weft.policies.plan.reservation import Reservations
 

@@ -18,9 +18,10 @@ from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec
-from weft.policies.base import KeyedOrder, Placer
-from weft.policies.plan.free_devices import Placed, Room, make_way
+from weft.policies.base import Placer, Reserving
+from weft.policies.plan.free_devices import Room
 from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.preemption import Placed, make_way
 
 ByKind = Callable[[str], Sequence[Placed]]
 
@@ -41,7 +42,7 @@ class Kept:
 class Reservations:
     """Kept by a planner. What is promised outlives a decision; all else is of the decision that is being made."""
 
-    def __init__(self, order: KeyedOrder, place: Placer) -> None:
+    def __init__(self, order: Reserving, place: Placer) -> None:
         self.kept: dict[str, Kept] = {}
         self._order = order
         self._place = place

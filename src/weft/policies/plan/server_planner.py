@@ -23,10 +23,11 @@ from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Everyone, Match, Placer, later
+from weft.policies.base import Everyone, Match, Placer
 from weft.policies.order.gandiva import Rotation
-from weft.policies.plan.draft import protection_ends_at
-from weft.policies.plan.full_scan import ScratchPlanner
+from weft.policies.order.keyed import later
+from weft.policies.plan.full_scan import FullScanPlanner
+from weft.policies.plan.preemption import protection_ends_at
 from weft.policies.plan.time_slices import Slicing
 
 
@@ -37,7 +38,7 @@ class ServerPlanner:
     may_place_anew: ClassVar[bool] = False
 
     def __init__(self, order: Rotation, match: Match, place: Placer, looks_at_all: bool = False) -> None:
-        self._scan = ScratchPlanner(Everyone(), order, match, place)
+        self._scan = FullScanPlanner(Everyone(), order, match, place)
         self.staying = self._scan.staying
         self._order = order
         self._match = match

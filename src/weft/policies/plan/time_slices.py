@@ -16,8 +16,15 @@ from weft.core.view import View
 from weft.policies.base import Key, Match, Placer
 from weft.policies.migrate.unpack import Staying
 from weft.policies.order.gandiva import Rotation
-from weft.policies.plan.draft import RunningJob, is_protected, placement_of, protected_until, protection_end
-from weft.policies.plan.free_devices import Room, make_way
+from weft.policies.plan.free_devices import Room
+from weft.policies.plan.preemption import (
+    RunningJob,
+    is_protected,
+    make_way,
+    placement_of,
+    protected_until,
+    protection_end,
+)
 
 if TYPE_CHECKING:
     from weft.policies.plan.server_planner import Servers
