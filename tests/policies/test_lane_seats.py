@@ -31,10 +31,10 @@ from weft.core.scheduler import Scheduler
 from weft.core.sharing import Offer, Sharing
 from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import View
-from weft.policies.base import Order
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.gandiva import Rotation
-from weft.policies.order.las import Attained
+from weft.policies.base import QueueOrder
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.order.las import Las
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.lanes import LaneRoom, Lanes
@@ -342,10 +342,10 @@ class Plainly(Lanes):
         return chosen_plainly(node.memory_bytes or 0, together, job.memory, self.lanes)
 
 
-ORDERS: list[Callable[[], Order]] = [
-    lambda: Arrival(strict=False),
-    lambda: Attained(2.0),
-    lambda: Rotation(3.0, 50.0),
+ORDERS: list[Callable[[], QueueOrder]] = [
+    lambda: Fifo(strict=False),
+    lambda: Las(2.0),
+    lambda: GandivaOrder(3.0, 50.0),
 ]
 HAPPENINGS = (
     *("submit", "submit", "measure", "measure", "measure", "finish", "finish", "lose", "lose"),
@@ -357,7 +357,7 @@ MIXED = Cluster((Node("n0", 2, "V100", 60), Node("n1", 2, "K80", 40), Node("n2",
 class Anything:
     """What is told to happen to a scheduler happens to whoever is next in number."""
 
-    def __init__(self, order: Order, lanes: int, members: int) -> None:
+    def __init__(self, order: QueueOrder, lanes: int, members: int) -> None:
         policy = Policy(order, share=Plainly(lanes=lanes, members=members))
         self.stage = Stage(policy)
         self.stage.scheduler = Scheduler(MIXED, policy)
@@ -416,7 +416,7 @@ class Anything:
 )
 @settings(max_examples=200, derandomize=True, database=None, deadline=None, phases=(Phase.generate,))
 def test_nobody_is_overlooked_whatever_happens(
-    order: Callable[[], Order], lanes: int, members: int, story: list[tuple[str, int, float]]
+    order: Callable[[], QueueOrder], lanes: int, members: int, story: list[tuple[str, int, float]]
 ) -> None:
     anything = Anything(order(), lanes, members)
     for what, number, pause_s in story:
@@ -435,7 +435,7 @@ class Watched(Lanes):
 
 def test_those_who_wait_are_looked_at_only_when_something_has_changed_for_them() -> None:
     share = Watched()
-    stage = Stage(Policy(Arrival(strict=False), share=share), 1)
+    stage = Stage(Policy(Fifo(strict=False), share=share), 1)
     stage.submit(0.0, "a", "b", memory_bytes=10 * GB)
     stage.tell(1.0)
     stage.tell(2.0, Progressed("a", 1, 7.0))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.sim.history import lived_run
-from weft.sim.results.run_result import Run
+from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.summary import queueing_s, summarise
 
 NODES = [{"name": "here", "devices": [{"type": "cpu"}]}]
@@ -26,7 +26,7 @@ def job(name: str, submitted_s: float, started_s: float, finished_s: float, run_
     return {"id": name, "tenant": "ada", "class": "auto", "gpus": gpus, "run_s": run_s, "preemptions": 0, **times}
 
 
-def a_guest_beside_a_holder() -> Run:
+def a_guest_beside_a_holder() -> PolicyRun:
     """a holds the device for 20 s; b waits 4 s, sits beside it for 10 s at three tenths, and waits until a ends."""
     jobs = [job("a", 0.0, 0.0, 20.0, 20.0), job("b", 2.0, 6.0, 30.0, 13.0)]
     events = {

@@ -12,7 +12,7 @@ from weft.core.errors import InputError
 
 if TYPE_CHECKING:
     from weft.sim.api import Results
-    from weft.sim.history import Lived
+    from weft.sim.history import PastJobs
 
 SAMPLE_CLUSTER = "4x4"
 DEFAULT_POLICIES = "fifo,tiresias-l,weft"
@@ -136,7 +136,7 @@ def _quota(text: str) -> tuple[str, int]:
     return tenant, int(devices)
 
 
-def _past(traces: tuple[str, ...], first: int | None) -> Lived:
+def _past(traces: tuple[str, ...], first: int | None) -> PastJobs:
     from weft.client import Client
     from weft.sim.history import lived
 
@@ -146,7 +146,7 @@ def _past(traces: tuple[str, ...], first: int | None) -> Lived:
         return lived(client.history(limit=MOST_JOBS), client.nodes(), first)
 
 
-def _compare(past: Lived, results: Results) -> None:
+def _compare(past: PastJobs, results: Results) -> None:
     from weft.core.words import span
     from weft.sim.results.summary import summarise
 

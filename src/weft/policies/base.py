@@ -48,7 +48,7 @@ class Blocking:
         return False
 
 
-class Entitling:
+class Entitlement:
     """An ability of orders: tenants' quotas, and jobs' classes, count."""
 
     heeds_classes = False
@@ -103,7 +103,7 @@ class Learning:
         """Learn from the device-seconds that earlier jobs needed."""
 
 
-class Order(Blocking, Entitling, Reserving, Learning):
+class QueueOrder(Blocking, Entitlement, Reserving, Learning):
     """Which job goes first. Most orders have a key per job: see `weft.policies.order.keyed`."""
 
     rule = ""
@@ -208,6 +208,6 @@ NO_LANE = Turns()
 
 
 @dataclass(frozen=True)
-class Everyone:
+class AllTenants:
     def rounds(self, view: View) -> tuple[None]:
         return (None,)

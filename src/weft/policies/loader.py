@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, Union, get_args, get_origin
 from weft.core.errors import InputError
 from weft.core.policy_base import PolicyBase, completed
 from weft.core.words import closest
-from weft.policies.base import Order
+from weft.policies.base import QueueOrder
 from weft.policies.order.keyed import KeyedOrder
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
@@ -111,7 +111,7 @@ def _bound(label: str, name: str, source: PolicySource, texts: Mapping[str, str]
     return NamedPolicy(label, source, arguments, shown)
 
 
-def _check_key(label: str, order: Order) -> None:
+def _check_key(label: str, order: QueueOrder) -> None:
     if isinstance(order, KeyedOrder) and type(order).key is KeyedOrder.key:
         raise InputError(
             f"{label}: {type(order).__name__} has no key", "derive from KeyedOrder and write key(job, now)"

@@ -12,18 +12,18 @@ from weft.core.policy_base import PolicyBase
 from weft.core.reasons import Reason
 from weft.core.sharing import Sharing
 from weft.core.view import View
-from weft.policies.base import Admit, Everyone, Match, Order, Placer, Sharer
+from weft.policies.base import Admit, AllTenants, Match, Placer, QueueOrder, Sharer
 from weft.policies.match.fastest import Fastest
 from weft.policies.migrate.migration import Migration
-from weft.policies.migrate.unpack import Staying
-from weft.policies.order.gandiva import Rotation
+from weft.policies.migrate.unpack import SeatRetention
+from weft.policies.order.gandiva import GandivaOrder
 from weft.policies.order.keyed import KeyedOrder
-from weft.policies.order.starvation import Bounded, Bypass
+from weft.policies.order.starvation import BypassBound, OverdueJobs
 from weft.policies.order.tenant_queues import by_priority
 from weft.policies.placement import Compact
 from weft.policies.plan.full_scan import FullScanPlanner
 from weft.policies.plan.incremental import IncrementalPlanner
-from weft.policies.plan.queue_position import LinePositions, explain
+from weft.policies.plan.queue_position import QueuePositions, explain
 from weft.policies.plan.reservation import Reservations
 from weft.policies.plan.server_planner import ServerPlanner
 
@@ -37,12 +37,12 @@ class Planner(Protocol):
         """What is kept for gangs, since the last decision."""
 
     @property
-    def staying(self) -> Staying:
+    def staying(self) -> SeatRetention:
         """Which guests go on where they sit."""
 
     def decide(self, view: View) -> Plan: ...
 
-    def positions(self, view: View) -> LinePositions | None:
+    def positions(self, view: View) -> QueuePositions | None:
         """Of the jobs that wait, if it keeps them in order."""
 
     def forget(self) -> None:
@@ -57,12 +57,12 @@ class Policy(PolicyBase):
 
     `needs_declared_work` says that it looks at declared steps: what it decides then depends on how long jobs
     will take. All other policies decide the same whatever the future holds. `bypass_limit_s` bounds how long a job
-    can wait while others start: see `Bounded`.
+    can wait while others start: see `BypassBound`.
     """
 
     def __init__(
         self,
-        order: Order,
+        order: QueueOrder,
         *,
         admit: Admit | None = None,
         match: Match | None = None,
@@ -74,7 +74,7 @@ class Policy(PolicyBase):
         from_scratch: bool = False,
     ) -> None:
         if isinstance(order, KeyedOrder) and bypass_limit_s is not None:
-            order, bypass_limit_s = Bounded(order, bypass_limit_s), None
+            order, bypass_limit_s = BypassBound(order, bypass_limit_s), None
         self.order = order
         self.heeds_classes = order.heeds_classes
         self.match = match or Fastest()
@@ -84,15 +84,15 @@ class Policy(PolicyBase):
         self.needs_declared_work = needs_declared_work
         self.parameters: Mapping[str, Any] = {}
         self._is_explained_by_heads = isinstance(order, KeyedOrder) and type(order).why_not is KeyedOrder.why_not
-        self._bypass: Bypass | None = None
+        self._bypass: OverdueJobs | None = None
         self.planner: Planner
-        if isinstance(order, Rotation):
+        if isinstance(order, GandivaOrder):
             self.planner = ServerPlanner(order, self.match, self.place, from_scratch)
         elif isinstance(order, KeyedOrder) and admit is None and not from_scratch and self._can_be_kept(order):
             self.planner = IncrementalPlanner(order, self.match, self.place)
         else:
-            self._bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
-            everyone = admit or Everyone()
+            self._bypass = None if bypass_limit_s is None else OverdueJobs(bypass_limit_s)
+            everyone = admit or AllTenants()
             self.planner = FullScanPlanner(everyone, order, self.match, self.place, self._bypass)
         self._decide = self.planner.decide if share is None else self._decide_to_share
         self.shares = self.learns_from_measures = share is not None
@@ -164,7 +164,7 @@ class Policy(PolicyBase):
         line = sorted(waiting, key=lambda job: self.order.rank(view, job))
         return by_priority(line, lambda job: self.order.rank(view, job)) if view.has_exceptions else line
 
-    def positions(self, view: View) -> LinePositions | None:
+    def positions(self, view: View) -> QueuePositions | None:
         """The same for few of them, without looking at all; None if only `waiting_line` can tell."""
         return self.planner.positions(view)
 

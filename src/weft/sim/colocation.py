@@ -154,7 +154,7 @@ LEAST = 1e-3
 
 
 @value
-class HeldBack:
+class ThrottleEffect:
     """What comes of holding guests back by their duty: which part of the time that is left idle they compute, and the
     rate of the others beside them."""
 
@@ -162,7 +162,7 @@ class HeldBack:
     beside: float = 0.99
 
 
-AS_ASSUMED = HeldBack()
+AS_ASSUMED = ThrottleEffect()
 
 
 @value
@@ -181,7 +181,7 @@ class Occupant:
 
 
 def rates_on(
-    kind: str, occupants: Sequence[Occupant], interference: Interference, held_back: HeldBack = AS_ASSUMED
+    kind: str, occupants: Sequence[Occupant], interference: Interference, held_back: ThrottleEffect = AS_ASSUMED
 ) -> list[float]:
     """Each one's rate relative to having the device for itself."""
     if len(occupants) == 1:

@@ -13,7 +13,7 @@ FIRST_STEPS = 100.0
 """How long it took to get so far is what whoever waits for a first result asks."""
 
 
-class Living:
+class SimulatedJob:
     """It computes while it has devices, held or as a guest; its pace holds until something around it changes."""
 
     __slots__ = (

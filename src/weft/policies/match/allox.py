@@ -19,7 +19,7 @@ from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec
 from weft.core.view import View
-from weft.policies.base import Order
+from weft.policies.base import QueueOrder
 from weft.policies.plan.full_scan import FullScan
 from weft.policies.plan.node_groups import devices_by_type, fastest_first, free_by_type, type_of
 
@@ -151,7 +151,7 @@ def run_s(job: Job, kind: str, assume_s: float) -> float:
 
 
 @dataclass
-class ShortestOnEachType(Order):
+class ShortestOnEachType(QueueOrder):
     assume_s: float
     """What a job that declares no work is taken to need."""
     by_type: dict[str, list[tuple[float, tuple[float, int], Job]]] = field(default_factory=dict, init=False, repr=False)
@@ -209,7 +209,7 @@ class ShortestOnEachType(Order):
 
 
 @dataclass(frozen=True)
-class FurthestBehind:
+class LeastProgress:
     """A tenant's progress is the sum over its running jobs of the share of its best type's devices that the job
     holds, times its speed where it runs over its speed on that best type: progress counts, not device-seconds.
     """

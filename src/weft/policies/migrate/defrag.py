@@ -16,7 +16,7 @@ from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.base import Placer
 from weft.policies.placement import best_fit
-from weft.policies.plan.free_devices import Room
+from weft.policies.plan.free_devices import FreeDevices
 from weft.policies.plan.node_groups import NodeGroup
 from weft.policies.plan.preemption import placement_of
 
@@ -25,7 +25,7 @@ ToFragments = list[tuple[Job, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Clearing:
+class Defragmenter:
     view: View
     place_for: Callable[[Job], Placer]
     pays: Callable[[Job, float], bool]
@@ -76,8 +76,8 @@ class Clearing:
         grants += [Grant(job.id, ((node, job.gang_size),), why) for job, node in moves]
         return replace(plan, grants=grants, evictions=[*leaving, *(Eviction(job.id, why) for job, _ in moves)])
 
-    def _room(self, evictions: Sequence[Eviction], grants: Sequence[Grant]) -> Room:
-        room = Room(self.view)
+    def _room(self, evictions: Sequence[Eviction], grants: Sequence[Grant]) -> FreeDevices:
+        room = FreeDevices(self.view)
         for eviction in evictions:
             room.give(placement_of(self.view.jobs[eviction.job_id]))
         for grant in grants:

@@ -18,7 +18,7 @@ from itertools import combinations
 
 from weft.core.job import Job
 from weft.core.view import View
-from weft.policies.order.quota import Classed
+from weft.policies.order.quota import QuotaClasses
 from weft.policies.plan.node_groups import type_of
 from weft.policies.plan.preemption import placement_of
 
@@ -28,7 +28,7 @@ Form = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Trade:
+class SwapSide:
     """A job, and what it would save on the other type: so many seconds by now, and so many more each second."""
 
     job: Job
@@ -37,10 +37,10 @@ class Trade:
 
 
 @dataclass
-class Exchange:
+class TypeSwap:
     """Nobody who is guaranteed is moved to a slower type for the sake of others."""
 
-    classes: Classed
+    classes: QuotaClasses
     pays_at_s: float = field(default=NEVER, init=False)
     """When the next exchange begins to pay, as of the last look, if all goes on as it is."""
 
@@ -66,16 +66,16 @@ class Exchange:
                         found.append(both)
         return found
 
-    def _trades(self, view: View, jobs: Iterable[Job], here: str, there: str, cost_s: float) -> list[Trade]:
+    def _trades(self, view: View, jobs: Iterable[Job], here: str, there: str, cost_s: float) -> list[SwapSide]:
         """Who saves the most first."""
         trades = []
         for job in jobs:
             slope = 1.0 - job.spec.rate_hz(here) / job.spec.rate_hz(there)
             if job.spec.allows(there) and (slope >= 0 or not self.classes.is_guaranteed(job)):
-                trades.append(Trade(job, slope * job.run_s(view.now) - cost_s, slope))
+                trades.append(SwapSide(job, slope * job.run_s(view.now) - cost_s, slope))
         return sorted(trades, key=lambda one: (-one.saved_s, one.job.tie))
 
-    def _paying(self, now: float, ones: list[Trade], others: list[Trade]) -> Iterator[tuple[Job, Job]]:
+    def _paying(self, now: float, ones: list[SwapSide], others: list[SwapSide]) -> Iterator[tuple[Job, Job]]:
         for one, other in zip(ones, others, strict=False):
             if one.saved_s + other.saved_s <= 0:
                 break
@@ -84,7 +84,7 @@ class Exchange:
             self._expect(now, ones[0], others[0])
             self._expect(now, *(max(side, key=lambda trade: trade.slope) for side in (ones, others)))
 
-    def _expect(self, now: float, one: Trade, other: Trade) -> None:
+    def _expect(self, now: float, one: SwapSide, other: SwapSide) -> None:
         """When a pair that lacks something now begins to pay."""
         slope = one.slope + other.slope
         if slope > 0:

@@ -17,7 +17,7 @@ from weft.core.reasons import Code, Reason
 from weft.core.sharing import LEAST_SPEED, devices_of
 from weft.core.value import value
 from weft.core.view import View
-from weft.policies.plan.free_devices import Room
+from weft.policies.plan.free_devices import FreeDevices
 from weft.policies.plan.preemption import P, Placed
 from weft.policies.share.candidates import guests_beside
 
@@ -38,7 +38,7 @@ class Neighbours:
         return cost_s * self.speed / self.lost if self.lost > 0 else NEVER
 
 
-class Staying:
+class SeatRetention:
     """Asked of a guest whose turn it is. Who is held back by the node has waited for devices of its own all along:
     they are its due, and nothing is weighed."""
 
@@ -122,7 +122,7 @@ class Staying:
         self._stay_for_now(job)
         return True
 
-    def at_home(self, guest: Job, room: Room, behind: Iterable[P]) -> tuple[Placement, list[P]] | None:
+    def at_home(self, guest: Job, room: FreeDevices, behind: Iterable[P]) -> tuple[Placement, list[P]] | None:
         """Its seat as a placement, and who of those behind it is to leave so that it holds that; None if others do."""
         assert guest.seating is not None
         assert self._view is not None
@@ -141,7 +141,7 @@ class Staying:
         has_room = all(room_there[node] >= count for node, count in placement)
         return (placement, leaving) if has_room and not any(lacking.values()) else None
 
-    def free_home(self, guest: Job, room: Room) -> Placement | None:
+    def free_home(self, guest: Job, room: FreeDevices) -> Placement | None:
         """Its seat as a placement, if this plan has left it free."""
         home = self.at_home(guest, room, list[Placed]())
         return home[0] if home else None
@@ -175,11 +175,11 @@ class Staying:
             return guest.served_from_s  # or when it has made its first step
         if self.cost_s is None or (guest.seating and guest.seating.is_throttled):
             return view.now
-        lacking_s = company_of(view, guest).pays_from_run_s(self.cost_s) - guest.run_s(view.now)
+        lacking_s = neighbours_of(view, guest).pays_from_run_s(self.cost_s) - guest.run_s(view.now)
         return view.now + lacking_s / guest.speed if lacking_s > 0 else view.now
 
 
-def company_of(view: View, guest: Job) -> Neighbours:
+def neighbours_of(view: View, guest: Job) -> Neighbours:
     """As measured since it sits where it does; before that, as is expected of the seat."""
     measured, alone = guest.measured, guest.alone
     if measured is None or alone is None or measured.generation != guest.generation or not measured.neighbours:

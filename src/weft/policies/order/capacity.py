@@ -10,13 +10,13 @@ from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
-from weft.policies.base import Key, Order
+from weft.policies.base import Key, QueueOrder
 from weft.policies.order.tenant_queues import TenantQueues, in_turn
 from weft.policies.plan.full_scan import FullScan
 
 
 @dataclass
-class CapacityQueues(Order):
+class CapacityQueues(QueueOrder):
     """The head of a queue that does not fit blocks its own queue and no other, as long as the devices that are there
     could hold it. Nobody is preempted."""
 

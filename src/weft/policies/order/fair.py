@@ -10,14 +10,14 @@ from heapq import heapify, heappop, heapreplace
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.view import View
-from weft.policies.base import Key, Order
+from weft.policies.base import Key, QueueOrder
 from weft.policies.order.tenant_queues import TenantQueues, Tie, in_turn
 from weft.policies.plan.full_scan import FullScan
 from weft.policies.plan.node_groups import devices_by_type, type_of
 
 
 @dataclass
-class FairTenants(Order):
+class FairTenants(QueueOrder):
     """Tenants pick in turn, the one with the least attained service first, its oldest job first.
 
     A pick counts at once as one quantum of service on its devices, so that within one decision the devices are

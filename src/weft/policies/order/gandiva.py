@@ -32,7 +32,7 @@ IN_QUANTUM, IN_TURN, HAD_ITS_TURN = range(3)
 
 
 @dataclass
-class Rotation(KeyedOrder):
+class GandivaOrder(KeyedOrder):
     """Who has held its devices for the least time, by its weight, goes next; of equals, who waits longest. A gang's
     second counts as one, however many devices it holds: all are slowed alike. Only jobs of one server are compared.
 
@@ -50,7 +50,7 @@ class Rotation(KeyedOrder):
     quantum_steps: float
     cost: MoveCost = field(default_factory=lambda: MoveCost(0.0))
     """What a switch costs: learnt by whoever moves jobs."""
-    accounts: Accounts = field(init=False, repr=False)
+    accounts: ShareAccounts = field(init=False, repr=False)
 
     rule = "of a server's jobs, who has had the least time for its weight goes next, for a quantum; new jobs go first"
     preempts = True
@@ -60,7 +60,7 @@ class Rotation(KeyedOrder):
     def __post_init__(self) -> None:
         if not (self.quantum_s > 0 and self.quantum_steps > 0):
             raise InputError("a quantum is not above 0", "the defaults are quantum_s=60, quantum_steps=100")
-        self.accounts = Accounts(self._longest_s, self._run_before_turn_s)
+        self.accounts = ShareAccounts(self._longest_s, self._run_before_turn_s)
 
     def learn(self, view: View) -> bool:
         return self.accounts.keep(view)
@@ -167,7 +167,7 @@ MOST_QUANTA = 4
 beside each other, keep apart for long is no debt, and must starve nobody when all can compete again."""
 
 
-class Accounts:
+class ShareAccounts:
     """Kept at the beginning of each decision, from what has changed."""
 
     def __init__(self, quantum_s: Callable[[], float], run_s: Callable[[Job, float], float]) -> None:

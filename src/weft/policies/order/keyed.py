@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
-from weft.policies.base import Key, Order
+from weft.policies.base import Key, QueueOrder
 
 if TYPE_CHECKING:
     from weft.policies.plan.full_scan import FullScan
 
 
-class KeyedOrder(Order):
+class KeyedOrder(QueueOrder):
     """Derive from this and write `key`; the fast planner does the rest."""
 
     rule = "by a key of its own"

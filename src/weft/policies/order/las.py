@@ -15,7 +15,7 @@ ROUNDING = 1e-9
 
 
 @dataclass
-class Attained(KeyedOrder):
+class Las(KeyedOrder):
     """What a running job attains counts from the end of the quantum.
 
     Quanta are the same for all jobs. If service counted at once, the job that was chosen at one decision would be

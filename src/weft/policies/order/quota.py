@@ -131,7 +131,7 @@ GUARANTEED_FIRST, OPPORTUNISTIC_LAST = 0, 1
 
 
 @dataclass
-class Classed(KeyedOrder):
+class QuotaClasses(KeyedOrder):
     """A job that is not opportunistic is charged to its tenant's quota when it comes, if the quota has room for its
     gang, and is guaranteed from then to its end. One that asked to be guaranteed waits for that; one that left it to
     us is like an opportunistic one after `convert_after_s` of waiting, or at once if the quota could never hold it.
@@ -167,7 +167,7 @@ class Classed(KeyedOrder):
         """The gangs that are charged to a quota, by job."""
         return self.quotas.charged
 
-    def standing(self, job: Job) -> int:
+    def class_rank(self, job: Job) -> int:
         if job.spec.job_class is JobClass.OPPORTUNISTIC:
             return OPPORTUNISTIC_LAST
         if not self.quotas or job.id in self.quotas.charged or job.spec.job_class is JobClass.GUARANTEED:
@@ -192,11 +192,11 @@ class Classed(KeyedOrder):
 
         But one that got its devices as an opportunistic job has not come before who waits by right, and came before it.
         """
-        standing = self.standing(job)
+        class_rank = self.class_rank(job)
         if self.inner.preempts:
-            return (standing, *self.inner.key(job, now))
+            return (class_rank, *self.inner.key(job, now))
         has_precedence = job.is_running and self._upgraded.get(job.id) != job.generation
-        return (standing, not has_precedence, *self.inner.key(job, now))
+        return (class_rank, not has_precedence, *self.inner.key(job, now))
 
     def blocks(self, job: Job, now: float) -> bool:
         return self.inner.blocks(job, now) and not self.is_barred(job)
@@ -204,7 +204,7 @@ class Classed(KeyedOrder):
     def is_barred(self, job: Job) -> bool:
         """It waits for quota."""
         is_uncharged = bool(self.quotas) and job.id not in self.quotas.charged
-        return is_uncharged and job.is_waiting and self.standing(job) == GUARANTEED_FIRST
+        return is_uncharged and job.is_waiting and self.class_rank(job) == GUARANTEED_FIRST
 
     def why_barred(self, job: Job) -> Reason | None:
         if not self.is_barred(job):
@@ -216,14 +216,14 @@ class Classed(KeyedOrder):
 
     def is_owed(self, job: Job) -> bool:
         """Where there are quotas, who is charged to one; else the others would come before those in the end."""
-        return self.standing(job) == GUARANTEED_FIRST and not self.is_barred(job)
+        return self.class_rank(job) == GUARANTEED_FIRST and not self.is_barred(job)
 
     def reserves(self, job: Job) -> bool:
         return job.gang_size > 1 and job.id in self.quotas.charged
 
     def heeds_reservations(self, job: Job) -> bool:
         """Who is evicted by whoever goes before it gives back what it holds, once its minimum run time is over."""
-        return job.spec.min_run_s > 0 or (not self.inner.preempts and self.standing(job) == GUARANTEED_FIRST)
+        return job.spec.min_run_s > 0 or (not self.inner.preempts and self.class_rank(job) == GUARANTEED_FIRST)
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         inner = self.inner.changes_at(job, now, is_running)

@@ -20,7 +20,7 @@ from weft.policies.order.keyed import KeyedOrder
 
 
 @dataclass
-class Bounded(KeyedOrder):
+class BypassBound(KeyedOrder):
     """A job that has waited `limit_s` without a break goes before all others, to its end.
 
     While it does not fit, nobody behind it starts: devices that become free are kept for it, if those that are there
@@ -108,7 +108,7 @@ class Bounded(KeyedOrder):
 # ---- A bound on bypass for orders without keys: who has waited too long, and when the next one will have.
 
 
-class Bypass:
+class OverdueJobs:
     """A job that has waited `limit_s` without a break is overdue, and stays so to its end."""
 
     def __init__(self, limit_s: float) -> None:

@@ -14,9 +14,9 @@ from typing import Generic
 from weft.core.job import Job
 from weft.core.plan import Eviction, Grant, Placement, Plan
 from weft.core.reasons import Code, Reason
-from weft.policies.base import Order, Placer
-from weft.policies.migrate.unpack import Staying
-from weft.policies.plan.free_devices import Room, home_of
+from weft.policies.base import Placer, QueueOrder
+from weft.policies.migrate.unpack import SeatRetention
+from weft.policies.plan.free_devices import FreeDevices, home_of
 from weft.policies.plan.preemption import P, make_way, make_way_home, make_way_within
 from weft.policies.plan.reservation import Reservations
 
@@ -29,7 +29,12 @@ class PlanBuilder(ABC, Generic[P]):
     __slots__ = ("_evicted", "_grants", "_order", "_place", "_reservations", "_staying", "room")
 
     def __init__(
-        self, room: Room, order: Order, place: Placer, staying: Staying, reservations: Reservations | None = None
+        self,
+        room: FreeDevices,
+        order: QueueOrder,
+        place: Placer,
+        staying: SeatRetention,
+        reservations: Reservations | None = None,
     ) -> None:
         self.room = room
         self._place = place

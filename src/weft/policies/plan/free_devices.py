@@ -13,7 +13,7 @@ from weft.policies.plan.constraint_tally import ConstraintTally
 from weft.policies.plan.node_groups import NodeGroup
 
 
-class Room:
+class FreeDevices:
     """Free devices by node, and their sum by type."""
 
     __slots__ = ("_empty", "_kind", "_unbound", "bounds", "free", "groups", "total")
@@ -64,7 +64,7 @@ class Room:
 # ---- Where a job ran last: it may still be in memory there, so that going on costs next to nothing.
 
 
-def home_of(job: Job, room: Room, kinds: Sequence[str], place: Placer) -> Placement | None:
+def home_of(job: Job, room: FreeDevices, kinds: Sequence[str], place: Placer) -> Placement | None:
     """Where it sits or ran last, if those nodes are there, of a type that it is to use, and no more than it needs, or
     than it minds and would be given."""
     allocation = job.seating.allocation if job.seating else job.last_allocation

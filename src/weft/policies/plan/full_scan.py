@@ -9,12 +9,12 @@ from typing import ClassVar
 from weft.core.job import Job
 from weft.core.plan import Placement, Plan
 from weft.core.view import View
-from weft.policies.base import Admit, Match, Order, Placer
-from weft.policies.migrate.unpack import Staying
-from weft.policies.order.starvation import Bypass
+from weft.policies.base import Admit, Match, Placer, QueueOrder
+from weft.policies.migrate.unpack import SeatRetention
+from weft.policies.order.starvation import OverdueJobs
 from weft.policies.order.tenant_queues import PriorityTurns, by_priority
 from weft.policies.plan.builder import PlanBuilder
-from weft.policies.plan.free_devices import Room
+from weft.policies.plan.free_devices import FreeDevices
 from weft.policies.plan.preemption import RunningJob, is_protected, only_starts_up, placement_of, protection_ends_at
 from weft.policies.plan.reservation import Reservations
 
@@ -26,14 +26,16 @@ class FullScanPlanner:
 
     may_place_anew: ClassVar[bool] = True
 
-    def __init__(self, admit: Admit, order: Order, match: Match, place: Placer, bypass: Bypass | None = None) -> None:
+    def __init__(
+        self, admit: Admit, order: QueueOrder, match: Match, place: Placer, bypass: OverdueJobs | None = None
+    ) -> None:
         self._admit = admit
         self._order = order
         self._match = match
         self._place = place
         self._bypass = bypass
         self.reservations = Reservations(order, place)
-        self.staying = Staying()
+        self.staying = SeatRetention()
 
     def decide(self, view: View) -> Plan:
         order = self._order
@@ -121,14 +123,14 @@ class FullScan(PlanBuilder[RunningJob]):
     def __init__(
         self,
         view: View,
-        order: Order,
+        order: QueueOrder,
         match: Match,
         place: Placer,
         eviction_line: Sequence[Job],
-        staying: Staying,
+        staying: SeatRetention,
         reservations: Reservations | None = None,
     ) -> None:
-        super().__init__(Room(view), order, place, staying, reservations)
+        super().__init__(FreeDevices(view), order, place, staying, reservations)
         self.view = view
         self.devices_of = dict.fromkeys(view.tenants, 0)
         """By tenant, the devices that this plan gives it so far."""

@@ -29,14 +29,14 @@ from weft.core.ledger import LEFT, QUEUED, Change
 from weft.core.plan import Placement, Plan
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Everyone, Key, Match, Placer
-from weft.policies.migrate.unpack import Staying
+from weft.policies.base import AllTenants, Key, Match, Placer
+from weft.policies.migrate.unpack import SeatRetention
 from weft.policies.order.keyed import KeyedOrder
 from weft.policies.plan.builder import PlanBuilder
 from weft.policies.plan.full_scan import FullScanPlanner
 from weft.policies.plan.preemption import only_starts_up
-from weft.policies.plan.queue_index import FRONT, Entry, QueueIndex, Shape, earlier
-from weft.policies.plan.queue_position import LinePositions, positions
+from weft.policies.plan.queue_index import FRONT, QueueEntry, QueueIndex, Shape, earlier
+from weft.policies.plan.queue_position import QueuePositions, positions
 from weft.policies.plan.reservation import Reservations
 
 PROGRESSED, STARTUP = Change.PROGRESSED, Change.STARTUP
@@ -52,7 +52,7 @@ class IncrementalPlanner:
         self._match = match
         self._place = place
         self._line: QueueIndex | None = None
-        self._scan = FullScanPlanner(Everyone(), order, match, place)
+        self._scan = FullScanPlanner(AllTenants(), order, match, place)
         self.reservations = self._scan.reservations
         self.staying = self._scan.staying
 
@@ -64,7 +64,7 @@ class IncrementalPlanner:
         if self._order.learn(view) or self._line is None or self._line.version != view.version:
             self._line = QueueIndex(view, self._order, self._match, self._place)
             self._line.settle(view.now, [])
-            freed, newcomers = FRONT, list[Entry]()
+            freed, newcomers = FRONT, list[QueueEntry]()
         else:
             freed, newcomers = self._catch_up(self._line, view)
         if self._line.jobs_waiting and (freed is not None or newcomers):
@@ -76,7 +76,7 @@ class IncrementalPlanner:
             return builder.plan(self._line.wake_at(view.now))
         return Plan((), (), self._line.wake_at(view.now))
 
-    def positions(self, view: View) -> LinePositions | None:
+    def positions(self, view: View) -> QueuePositions | None:
         """Of the jobs that wait, as of the view; None if the line does not tell."""
         return positions(self._line, self._order, view)
 
@@ -87,10 +87,10 @@ class IncrementalPlanner:
     def why(self, view: View, job: Job) -> None:
         """Whatever there is to say, the stages say."""
 
-    def _catch_up(self, line: QueueIndex, view: View) -> tuple[Key | None, list[Entry]]:
+    def _catch_up(self, line: QueueIndex, view: View) -> tuple[Key | None, list[QueueEntry]]:
         """Take in what has happened. Returns from where on devices became available, and who is new."""
         now = view.now
-        newcomers: list[Entry] = []
+        newcomers: list[QueueEntry] = []
         freed = line.settle(now, newcomers) if line.unsettled else None
         for change, job in view.changes:
             if change is QUEUED:
@@ -109,7 +109,7 @@ class IncrementalPlanner:
             freed = earlier(freed, line.end_protection(now))
         return self._from_where(freed, newcomers), newcomers
 
-    def _from_where(self, freed: Key | None, newcomers: list[Entry]) -> Key | None:
+    def _from_where(self, freed: Key | None, newcomers: list[QueueEntry]) -> Key | None:
         """From where on to look, seeing that devices became available there."""
         order = self._order
         if order.drifts:
@@ -122,7 +122,7 @@ class IncrementalPlanner:
         return freed
 
 
-class IncrementalBuilder(PlanBuilder[Entry]):
+class IncrementalBuilder(PlanBuilder[QueueEntry]):
     """One decision: down the line, from candidate to candidate."""
 
     __slots__ = ("_candidates", "_is_sorted", "_line", "_looks_from", "_now", "_reach")
@@ -135,13 +135,13 @@ class IncrementalBuilder(PlanBuilder[Entry]):
         order: KeyedOrder,
         place: Placer,
         now: float,
-        staying: Staying,
+        staying: SeatRetention,
         reservations: Reservations | None = None,
     ) -> None:
         super().__init__(line.room, order, place, staying, reservations)
         self._line = line
         self._now = now
-        self._candidates: list[tuple[Key, Entry]] = []
+        self._candidates: list[tuple[Key, QueueEntry]] = []
         self._reach = math.inf
         """No later candidate could have more devices of one type than this, free or of jobs behind it."""
         self._is_sorted = not order.drifts
@@ -149,7 +149,7 @@ class IncrementalBuilder(PlanBuilder[Entry]):
         self._looks_from: Key | None = None
         """Behind this place the first of every shape is a candidate; before it only newcomers are."""
 
-    def go(self, freed: Key | None, newcomers: list[Entry]) -> None:
+    def go(self, freed: Key | None, newcomers: list[QueueEntry]) -> None:
         candidates, order, total = self._candidates, self._order, self.room.total
         is_sorted = self._is_sorted
         for entry in newcomers:
@@ -226,21 +226,21 @@ class IncrementalBuilder(PlanBuilder[Entry]):
     def _has_startups(self) -> bool:
         return bool(self._line.starting)
 
-    def _behind(self, job: Job, kind: str) -> list[Entry]:
+    def _behind(self, job: Job, kind: str) -> list[QueueEntry]:
         runners = self._line.runners[kind]
         return runners.items[runners.after(self._line.entries[job.id].key) :]
 
-    def _enough_behind(self, job: Job, kind: str) -> list[Entry]:
+    def _enough_behind(self, job: Job, kind: str) -> list[QueueEntry]:
         runners = self._line.runners[kind]
         at = runners.after(self._line.entries[job.id].key)
         return runners.items[at:] if runners.covers_from(at, job.gang_size - self.room.total[kind]) else []
 
-    def _ahead(self, job: Job, kind: str) -> list[Entry]:
+    def _ahead(self, job: Job, kind: str) -> list[QueueEntry]:
         behind = {one.job.id for one in self._behind(job, kind)}
         running = (one for one in self._line.entries.values() if one.is_running and one.kind == kind)
         return [one for one in running if one.job.id not in behind]
 
-    def _starting_behind(self, job: Job) -> list[Entry]:
+    def _starting_behind(self, job: Job) -> list[QueueEntry]:
         key = self._line.entries[job.id].key
         starting_up = [one for one in self._line.starting.values() if only_starts_up(one.job, self._now)]
         keys = {one.job.id: self._order.key(one.job, self._now) for one in starting_up}
@@ -251,11 +251,11 @@ class IncrementalBuilder(PlanBuilder[Entry]):
     def _granted(self, job: Job, placement: Placement) -> None:
         self._line.start(self._line.entries[job.id], placement, self._now)
 
-    def _leave(self, one: Entry) -> None:
+    def _leave(self, one: QueueEntry) -> None:
         self._line.evict(one, self._now)
         heappush(self._candidates, (one.key, one))
 
-    def _stay(self, one: Entry) -> None:
+    def _stay(self, one: QueueEntry) -> None:
         self._line.return_home(one, self._now)
 
     def _has_cleared(self, job: Job, placement: Placement) -> None:

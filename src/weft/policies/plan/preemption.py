@@ -12,7 +12,7 @@ from weft.core.plan import Placement
 from weft.core.values import EPSILON_S, JobSpec
 from weft.core.view import View
 from weft.policies.base import Placer
-from weft.policies.plan.free_devices import Room
+from weft.policies.plan.free_devices import FreeDevices
 from weft.policies.plan.node_groups import NodeGroup
 
 
@@ -108,7 +108,7 @@ def _fewest_leaving(
 
 
 def make_way_within(
-    place: Placer, spec: JobSpec, group: NodeGroup, room: Room, behind: Sequence[P]
+    place: Placer, spec: JobSpec, group: NodeGroup, room: FreeDevices, behind: Sequence[P]
 ) -> tuple[Placement, list[P]] | None:
     """The same for a job that is bound: those leave whose devices and CPU cores it needs, and nobody besides."""
     bounds = room.bounds
@@ -136,7 +136,7 @@ def make_way_within(
     return None if placement is None else (placement, leaving)
 
 
-def make_way_home(home: Placement, room: Room, behind: Sequence[P]) -> list[P] | None:
+def make_way_home(home: Placement, room: FreeDevices, behind: Sequence[P]) -> list[P] | None:
     """Who of those behind is to leave so that it can go home: from the end of the line; None if that does not do."""
     lacking = {node: count - room.free[node] for node, count in home if count > room.free[node]}
     leaving = []

@@ -23,12 +23,12 @@ from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Everyone, Match, Placer
-from weft.policies.order.gandiva import Rotation
+from weft.policies.base import AllTenants, Match, Placer
+from weft.policies.order.gandiva import GandivaOrder
 from weft.policies.order.keyed import later
 from weft.policies.plan.full_scan import FullScanPlanner
 from weft.policies.plan.preemption import protection_ends_at
-from weft.policies.plan.time_slices import Slicing
+from weft.policies.plan.time_slices import TimeSliceBuilder
 
 
 class ServerPlanner:
@@ -37,14 +37,14 @@ class ServerPlanner:
     reservations = None
     may_place_anew: ClassVar[bool] = False
 
-    def __init__(self, order: Rotation, match: Match, place: Placer, looks_at_all: bool = False) -> None:
-        self._scan = FullScanPlanner(Everyone(), order, match, place)
+    def __init__(self, order: GandivaOrder, match: Match, place: Placer, looks_at_all: bool = False) -> None:
+        self._scan = FullScanPlanner(AllTenants(), order, match, place)
         self.staying = self._scan.staying
         self._order = order
         self._match = match
         self._place = place
         self.looks_at_all = looks_at_all
-        self._servers: Servers | None = None
+        self._servers: ServerIndex | None = None
         self._quanta_s = order.quanta_s
 
     def decide(self, view: View) -> Plan:
@@ -56,7 +56,7 @@ class ServerPlanner:
         quanta_s, self._quanta_s = self._quanta_s, order.quanta_s
         has_learnt |= quanta_s != self._quanta_s
         if servers is None or servers.version != view.version:
-            servers = self._servers = Servers(view, servers)
+            servers = self._servers = ServerIndex(view, servers)
             for job, peers in servers.moved:
                 order.accounts.join(view, job, peers)
             changed = set(range(len(view.nodes)))
@@ -65,7 +65,7 @@ class ServerPlanner:
             if has_learnt or self.looks_at_all:
                 changed = set(range(len(view.nodes)))
             changed |= servers.due(view.now)
-        slicing = Slicing(view, order, self._match, self._place, self.staying, servers)
+        slicing = TimeSliceBuilder(view, order, self._match, self._place, self.staying, servers)
         slicing.go(changed)
         servers.expect(view, order, slicing)
         return slicing.plan(self._wake_at(view, servers, slicing))
@@ -87,7 +87,7 @@ class ServerPlanner:
         others = sum(1 for one in view.jobs.values() if one is not job and _overlaps(home_of(view, one), home, on[0]))
         return Reason(Code.TAKES_TURNS, (view.nodes[home[0][0]].name, others))
 
-    def _wake_at(self, view: View, servers: Servers, slicing: Slicing) -> float:
+    def _wake_at(self, view: View, servers: ServerIndex, slicing: TimeSliceBuilder) -> float:
         now, order = view.now, self._order
         wake_at = min(servers.wakes.values(), default=math.inf)
         running = slicing.running() if slicing.waiting else []
@@ -100,10 +100,10 @@ class ServerPlanner:
         return min(wake_at, order.look_again_at(now, slicing.waiting))
 
 
-class Servers:
+class ServerIndex:
     """Which jobs belong where, and when turns end there."""
 
-    def __init__(self, view: View, before: Servers | None = None) -> None:
+    def __init__(self, view: View, before: ServerIndex | None = None) -> None:
         self.version = view.version
         self.jobs: list[dict[str, Job]] = [{} for _ in view.nodes]
         """By node, who runs there, or waits for its turn there, in the order in which they came to be known."""
@@ -141,7 +141,7 @@ class Servers:
     def due(self, now: float) -> set[int]:
         return {node for node, at_s in self._due.items() if at_s <= now + EPSILON_S}
 
-    def expect(self, view: View, order: Rotation, slicing: Slicing) -> None:
+    def expect(self, view: View, order: GandivaOrder, slicing: TimeSliceBuilder) -> None:
         """When to look at the servers again that have been looked at."""
         now = view.now
         self._planned = slicing.concerned

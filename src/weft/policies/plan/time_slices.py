@@ -14,9 +14,9 @@ from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.base import Key, Match, Placer
-from weft.policies.migrate.unpack import Staying
-from weft.policies.order.gandiva import Rotation
-from weft.policies.plan.free_devices import Room
+from weft.policies.migrate.unpack import SeatRetention
+from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.plan.free_devices import FreeDevices
 from weft.policies.plan.preemption import (
     RunningJob,
     is_protected,
@@ -27,15 +27,15 @@ from weft.policies.plan.preemption import (
 )
 
 if TYPE_CHECKING:
-    from weft.policies.plan.server_planner import Servers
+    from weft.policies.plan.server_planner import ServerIndex
 
 
-class Slicing:
+class TimeSliceBuilder:
     """What is free by now, who was paused, who got what. Devices are reckoned with one by one: a job that resumes is
     granted before all others, so that it gets the very ones it had."""
 
     def __init__(
-        self, view: View, order: Rotation, match: Match, place: Placer, staying: Staying, servers: Servers
+        self, view: View, order: GandivaOrder, match: Match, place: Placer, staying: SeatRetention, servers: ServerIndex
     ) -> None:
         self.looked_at: set[int] = set()
         self.granted: dict[str, Allocation] = {}
@@ -47,7 +47,7 @@ class Slicing:
         self._place = place
         self._staying = staying
         self._servers = servers
-        self._room = Room(view)
+        self._room = FreeDevices(view)
         self._free = list(view.free_masks)
         self._evicted: dict[str, Reason] = {}
         self._resumed: list[Grant] = []

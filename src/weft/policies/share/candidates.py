@@ -69,14 +69,14 @@ class Candidate:
         return min(view.nodes[node].memory_bytes or 0 for node, _ in self.allocation) - needed_bytes(members)
 
 
-def spots_without_guests(view: View, also_taken: Set[Device] = frozenset()) -> list[Candidate]:
+def candidates_without_guests(view: View, also_taken: Set[Device] = frozenset()) -> list[Candidate]:
     taken = view.guests.keys() | also_taken
     return [
         Candidate(job) for job in view.running.values() if not taken or taken.isdisjoint(devices_of(job.allocation))
     ]
 
 
-def spots_with_guests(view: View) -> list[Candidate]:
+def candidates_with_guests(view: View) -> list[Candidate]:
     """Those whose devices have guests beside their holder."""
     held, found = view.holders(), dict[str, dict[str, Job]]()
     for device, guests in view.guests.items():
@@ -85,7 +85,7 @@ def spots_with_guests(view: View) -> list[Candidate]:
     return [Candidate(view.jobs[job_id], tuple(guests.values())) for job_id, guests in found.items()]
 
 
-def spots_measured(view: View) -> list[Candidate]:
+def candidates_measured(view: View) -> list[Candidate]:
     """Those with guests where somebody has been measured since the policy last looked, each once."""
     measured = [job for change, job in view.changes if change is Change.MEASURED and job.is_computing]
     found: dict[str, Candidate] = {}
@@ -120,7 +120,7 @@ def utilisation_of(job: Job) -> tuple[float, tuple[float, int]]:
 
 
 def fitting(
-    view: View, spots: Iterable[Candidate], guests: Iterable[Job], least_bytes: Callable[[Memory], int]
+    view: View, candidates: Iterable[Candidate], guests: Iterable[Job], least_bytes: Callable[[Memory], int]
 ) -> list[Job]:
     """Those for whom one of the spots may be large enough, of a type that they allow.
 
@@ -129,11 +129,11 @@ def fitting(
     needs = [(job, least_bytes(job.memory)) for job in guests if job.memory]
     enough_bytes = max((need_bytes for _, need_bytes in needs), default=0)
     most_bytes = dict[tuple[int, str], int]()
-    for spot in spots if needs else ():
-        kind = (len(devices_of(spot.allocation)), view.nodes[spot.allocation[0][0]].device_type)
+    for candidate in candidates if needs else ():
+        kind = (len(devices_of(candidate.allocation)), view.nodes[candidate.allocation[0][0]].device_type)
         known_bytes = most_bytes.get(kind, -1)
         if known_bytes < enough_bytes:
-            most_bytes[kind] = max(known_bytes, spot.spare_bytes(view))
+            most_bytes[kind] = max(known_bytes, candidate.spare_bytes(view))
     return [job for job, need_bytes in needs if _fits_one(job, need_bytes, most_bytes)]
 
 
@@ -155,7 +155,7 @@ def in_turn(memory: Memory) -> int:
 
 
 def pair_quietest(
-    spots: Iterable[Candidate],
+    candidates: Iterable[Candidate],
     guests: Iterable[Job],
     suits: Callable[[Candidate, Job], bool],
     offered: Callable[[Candidate, Job], Offer | None],
@@ -165,8 +165,8 @@ def pair_quietest(
     A guest sits on devices that a gang of its own size holds. Who does not suit a spot is passed over there.
     """
     offers, waiting = list[Offer](), _by_gang_size(guests)
-    for spot in sorted(spots, key=lambda spot: utilisation_of(spot.holder)) if waiting else ():
-        offers += _first_offer(spot, waiting.get(spot.holder.gang_size, []), suits, offered)
+    for candidate in sorted(candidates, key=lambda candidate: utilisation_of(candidate.holder)) if waiting else ():
+        offers += _first_offer(candidate, waiting.get(candidate.holder.gang_size, []), suits, offered)
     return offers
 
 
@@ -178,8 +178,8 @@ def pair_parts(
 ) -> list[Offer]:
     """Guests for parts of larger gangs: on each device one at most, the quietest first, each once."""
 
-    def suits(spot: Candidate, job: Job) -> bool:
-        return spot.suits(view, job)
+    def suits(candidate: Candidate, job: Job) -> bool:
+        return candidate.suits(view, job)
 
     sizes = sorted({job.gang_size for job in guests}, reverse=True)
     gangs = (job for job in view.running.values() if sizes and job.gang_size > sizes[-1])
@@ -204,15 +204,15 @@ def pair_parts(
 
 
 def _first_offer(
-    spot: Candidate,
+    candidate: Candidate,
     waiting: list[Job],
     suits: Callable[[Candidate, Job], bool],
     offered: Callable[[Candidate, Job], Offer | None],
 ) -> list[Offer]:
     """To one of those who wait, if any; it waits no more then."""
-    suiting = (at for at, job in enumerate(waiting[:MOST_PASSED]) if suits(spot, job))
+    suiting = (at for at, job in enumerate(waiting[:MOST_PASSED]) if suits(candidate, job))
     for at in islice(suiting, MOST_TRIED):
-        offer = offered(spot, waiting[at])
+        offer = offered(candidate, waiting[at])
         if offer is not None:
             del waiting[at]
             return [offer]

@@ -28,7 +28,7 @@ from weft.core.sharing import (
 from weft.core.view import View
 from weft.policies.base import NO_LANE, Turns
 from weft.policies.share.candidates import Candidate, utilisation_of
-from weft.policies.share.opportunistic import Effects
+from weft.policies.share.opportunistic import SeatEffects
 from weft.policies.share.seat_review import SeatReview, seated_otherwise
 
 MICRO = 1_000_000
@@ -53,7 +53,7 @@ has used since, is what remains now, so nobody has to tell a lane how far its me
 
 
 @dataclass
-class _News:
+class _GrantWatch:
     """Whether anything may have changed for those who found no place when they were last looked at.
 
     Changes tell all but what the plan itself has just done. Of that, who was granted devices last tells, and how many
@@ -81,9 +81,9 @@ class Lanes:
     """How many of them at most on one device."""
     members: int = MOST_MEMBERS
     """How many jobs at most on one device."""
-    effects: Effects = field(default_factory=Effects)
+    effects: SeatEffects = field(default_factory=SeatEffects)
     _review: SeatReview = field(default_factory=SeatReview, init=False, repr=False)
-    _news: _News = field(default_factory=_News, init=False, repr=False)
+    _news: _GrantWatch = field(default_factory=_GrantWatch, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.in_lane not in TURNS:
@@ -106,7 +106,7 @@ class Lanes:
         """Each who waits, by arrival, to the first device with a place: there are many of them, and few kinds."""
         if view.jobs_waiting <= len(view.seated):
             return []
-        line = LaneLine(self._places(view), self.lanes, self.members)
+        line = LaneQueue(self._places(view), self.lanes, self.members)
         offers: list[Offer] = []
         too_large: dict[tuple[frozenset[str] | None, int], float] = {}  # the least P, by allowed types and T
         for job in view.jobs.values():
@@ -239,7 +239,7 @@ class LanePlace:
     room: LaneRoom
 
 
-class LaneLine:
+class LaneQueue:
     """Places, those with the fewest members first, as they fill up."""
 
     def __init__(self, places: Iterable[LanePlace], most_lanes: int, most_members: int) -> None:
@@ -283,54 +283,61 @@ class GuestLane:
 
     together: float = 0.9
 
-    def offer(self, view: View, spot: Candidate, guest: Job) -> Offer | None:
+    def offer(self, view: View, candidate: Candidate, guest: Job) -> Offer | None:
         """A place beside those who sit there, held back like them."""
-        members = (*spot.members, guest)
-        if not self._is_open(spot) or guest.gang_size > 1 or not guest.spec.may_share or len(members) > MOST_MEMBERS:
+        members = (*candidate.members, guest)
+        if (
+            not self._is_open(candidate)
+            or guest.gang_size > 1
+            or not guest.spec.may_share
+            or len(members) > MOST_MEMBERS
+        ):
             return None
-        if not guest.spec.allows(view.nodes[spot.allocation[0][0]].device_type):
+        if not guest.spec.allows(view.nodes[candidate.allocation[0][0]].device_type):
             return None
         if sum(utilisation_of(member)[0] for member in members) > self.together:
             return None
-        lane = lane_of(spot)
-        free = [(member, seated_lane(member)) for member in spot.guests if not is_held_back(member)]
-        in_turn = [(member, lane) for member in (*held_back(spot), guest)]
-        together = [(spot.holder, spot.holder.lane), *free, *in_turn]
-        if not all(view.fits(device, together) for device in devices_of(spot.allocation)):
+        lane = lane_of(candidate)
+        free = [(member, seated_lane(member)) for member in candidate.guests if not is_held_back(member)]
+        in_turn = [(member, lane) for member in (*held_back(candidate), guest)]
+        together = [(candidate.holder, candidate.holder.lane), *free, *in_turn]
+        if not all(view.fits(device, together) for device in devices_of(candidate.allocation)):
             return None
-        return _offer(spot, guest, lane, (*held_back(spot), guest))
+        return _offer(candidate, guest, lane, (*held_back(candidate), guest))
 
-    def moved(self, spot: Candidate, restless: Sequence[Job], joining: Iterable[Job] = ()) -> list[Offer]:
+    def moved(self, candidate: Candidate, restless: Sequence[Job], joining: Iterable[Job] = ()) -> list[Offer]:
         """These of its guests are to take turns with the others, and with whoever joins them."""
-        in_turn = (*(one for one in spot.guests if is_held_back(one) or one in restless), *joining)
-        return [_offer(spot, guest, lane_of(spot), in_turn) for guest in restless]
+        in_turn = (*(one for one in candidate.guests if is_held_back(one) or one in restless), *joining)
+        return [_offer(candidate, guest, lane_of(candidate), in_turn) for guest in restless]
 
-    def _is_open(self, spot: Candidate) -> bool:
-        is_theirs = all(guest.seating and guest.seating.allocation == spot.allocation for guest in spot.guests)
-        return bool(spot.guests) and is_theirs and spot.holder.gang_size == 1
+    def _is_open(self, candidate: Candidate) -> bool:
+        is_theirs = all(
+            guest.seating and guest.seating.allocation == candidate.allocation for guest in candidate.guests
+        )
+        return bool(candidate.guests) and is_theirs and candidate.holder.gang_size == 1
 
 
 def is_held_back(guest: Job) -> bool:
     return guest.seating is not None and guest.seating.is_throttled
 
 
-def held_back(spot: Candidate) -> list[Job]:
-    return [guest for guest in spot.guests if is_held_back(guest)]
+def held_back(candidate: Candidate) -> list[Job]:
+    return [guest for guest in candidate.guests if is_held_back(guest)]
 
 
-def lane_of(spot: Candidate) -> int:
+def lane_of(candidate: Candidate) -> int:
     """The one in which guests take turns, or else one in which nobody is."""
-    used = {spot.holder.lane, *(seated_lane(guest) for guest in spot.guests if not is_held_back(guest))}
-    lanes = {seated_lane(guest) for guest in held_back(spot)} - used - {0}
+    used = {candidate.holder.lane, *(seated_lane(guest) for guest in candidate.guests if not is_held_back(guest))}
+    lanes = {seated_lane(guest) for guest in held_back(candidate)} - used - {0}
     return min(lanes, default=next(lane for lane in count(1) if lane not in used))
 
 
-def _offer(spot: Candidate, guest: Job, lane: int, in_turn: Sequence[Job]) -> Offer:
+def _offer(candidate: Candidate, guest: Job, lane: int, in_turn: Sequence[Job]) -> Offer:
     """A place among all who are to take turns, the guest one of them: they share what the rest leave idle."""
-    others = [one.id for one in held_back(spot) if one is not guest]
-    free = [one for one in spot.members if one not in in_turn]
+    others = [one.id for one in held_back(candidate) if one is not guest]
+    free = [one for one in candidate.members if one not in in_turn]
     idle = max(0.0, 1.0 - sum(utilisation_of(one)[0] for one in free))
     speed = max(LEAST_SPEED, min(1.0, FILLED * idle / len(in_turn) / max(utilisation_of(guest)[0], 0.01)))
-    seating = Seating(spot.allocation, lane, is_throttled=True, speed=speed)
+    seating = Seating(candidate.allocation, lane, is_throttled=True, speed=speed)
     code = Code.JOINED_LANE if others else Code.OPENED_LANE
-    return Offer(guest.id, seating, Reason(code, (lane, ", ".join((others or [spot.holder.id])[:3]))))
+    return Offer(guest.id, seating, Reason(code, (lane, ", ".join((others or [candidate.holder.id])[:3]))))

@@ -21,7 +21,7 @@ from weft.policies.share.retry_times import BackOffs
 
 
 @dataclass
-class Filling:
+class IdleFill:
     """A guest needs a known memory, and a holder whose own utilisation was measured and is below `busy`."""
 
     busy: float = 0.8
@@ -36,11 +36,11 @@ class Filling:
     def may_sit(self, job: Job) -> bool:
         return job.is_waiting and job.seating is None and job.spec.may_share and job.memory is not None
 
-    def offer(self, spot: Candidate, guest: Job) -> Offer:
-        idle = 1.0 - utilisation_of(spot.holder)[0]
+    def offer(self, candidate: Candidate, guest: Job) -> Offer:
+        idle = 1.0 - utilisation_of(candidate.holder)[0]
         speed = max(LEAST_SPEED, min(1.0, FILLED * idle / max(utilisation_of(guest)[0], 0.01)))
-        seating = Seating(spot.allocation, is_throttled=True, speed=speed)
-        return Offer(guest.id, seating, Reason(Code.OPPORTUNISTIC, (spot.holder.id,)))
+        seating = Seating(candidate.allocation, is_throttled=True, speed=speed)
+        return Offer(guest.id, seating, Reason(Code.OPPORTUNISTIC, (candidate.holder.id,)))
 
 
 def is_quiet(job: Job, busy: float) -> bool:
@@ -56,7 +56,7 @@ UNKNOWN = 4
 
 
 @dataclass
-class Starving:
+class StarvationGuard:
     """A guest that makes less than `least` of what it makes alone leaves, and may sit elsewhere.
 
     Nobody measures a guest that never made a step: one of which nothing was heard for as long as it would take at that
@@ -163,26 +163,26 @@ MOVED, MOVED_HZ = 0.05, 0.1
 
 
 @value
-class _Told:
+class _SeatReport:
     """In which company, and what; the ratio is to its speed alone, None while that is not known."""
 
     company: Hashable
     ratio: float | None
     rate_hz: float
 
-    def has_moved(self, now: _Told) -> bool:
+    def has_moved(self, now: _SeatReport) -> bool:
         if self.ratio is None or now.ratio is None:
             return self.ratio is not now.ratio or abs(now.rate_hz - self.rate_hz) > MOVED_HZ * self.rate_hz
         return abs(now.ratio - self.ratio) >= MOVED
 
 
 @dataclass
-class Effects:
+class SeatEffects:
     """Each is told what it makes beside the others, once for each seat, and so is who holds a device, once for each
     set of guests that are held back for it; and again when that has moved. Of those that are packed their verdict
     tells."""
 
-    _told: dict[str, _Told] = field(default_factory=dict, init=False, repr=False)
+    _told: dict[str, _SeatReport] = field(default_factory=dict, init=False, repr=False)
 
     def notes(self, view: View, leaving: Container[str] = ()) -> list[Note]:
         """Not to those who leave: that has its own reason."""
@@ -198,11 +198,11 @@ class Effects:
         return found
 
     def _note(self, view: View, job: Job) -> list[Note]:
-        company = _company(view, job)
+        company = _neighbours_told(view, job)
         if job.measured is None or company is None:
             return []
         rate_hz, alone_hz, before = job.measured.rate_hz, _alone_hz(view, job), self._told.get(job.id)
-        now = _Told(company, round(rate_hz / alone_hz, 3) if alone_hz else None, rate_hz)
+        now = _SeatReport(company, round(rate_hz / alone_hz, 3) if alone_hz else None, rate_hz)
         if before is not None and before.company == company and not before.has_moved(now):
             return []
         self._told[job.id] = now
@@ -212,7 +212,7 @@ class Effects:
         return [Note(job.id, Reason(Code.BESIDE, (beside, now.ratio)))]
 
 
-def _company(view: View, job: Job) -> Hashable:
+def _neighbours_told(view: View, job: Job) -> Hashable:
     """What makes for something new to tell; None: there is nothing to tell of it."""
     if job.measured is None or job.measured.generation != job.generation or not job.measured.neighbours:
         return None

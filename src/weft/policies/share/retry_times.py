@@ -73,7 +73,7 @@ class BackOffs(Generic[K]):
 
 
 @dataclass
-class Looks:
+class SearchTimer:
     every_s: float = 15.0
     _next_s: float = field(default=-math.inf, init=False, repr=False)
     _has_news: bool = field(default=True, init=False, repr=False)

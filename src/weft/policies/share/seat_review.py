@@ -11,7 +11,7 @@ from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Withdrawal
 from weft.core.view import View
-from weft.policies.share.candidates import Candidate, guests_beside, holder_of_seat, spots_with_guests
+from weft.policies.share.candidates import Candidate, candidates_with_guests, guests_beside, holder_of_seat
 
 
 @dataclass
@@ -34,12 +34,14 @@ class SeatReview:
         if not view.guests:
             return is_anew, []
         if is_anew or has_charged:
-            return is_anew, spots_with_guests(view)
-        found = {spot.holder.id: spot for spot in (*spots_granted(view), *_spots_started_up(view))}
+            return is_anew, candidates_with_guests(view)
+        found = {
+            candidate.holder.id: candidate for candidate in (*candidates_granted(view), *_candidates_started_up(view))
+        }
         return is_anew, list(found.values())
 
 
-def spots_granted(view: View) -> Iterator[Candidate]:
+def candidates_granted(view: View) -> Iterator[Candidate]:
     """Those whose devices were granted to their holder this instant, beside guests that sat there before."""
     for job in granted(view):
         guests = guests_beside(view, job)
@@ -47,7 +49,7 @@ def spots_granted(view: View) -> Iterator[Candidate]:
             yield Candidate(job, guests)
 
 
-def _spots_started_up(view: View) -> Iterator[Candidate]:
+def _candidates_started_up(view: View) -> Iterator[Candidate]:
     for change, guest in view.changes:
         if change is Change.STARTUP and guest.seating and not guest.is_starting(view.now):
             holder = holder_of_seat(view, guest)

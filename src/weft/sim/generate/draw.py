@@ -20,7 +20,7 @@ AMPLE = 5
 
 
 @dataclass(frozen=True)
-class Wishes:
+class LoadSpec:
     """What to generate. A load of 0.9 would keep 90 % of the devices busy from the first arrival to the last.
 
     That is their mean: the cluster is empty at first, so where jobs run for as long as they come, it is near 0 at the
@@ -60,7 +60,7 @@ class Drawn:
     tenant: Ints
 
 
-def generate(wishes: Wishes) -> Drawn:
+def generate(wishes: LoadSpec) -> Drawn:
     """Jobs like those of a published trace. Gangs larger than the cluster are not drawn."""
     wishes.check()
     like = LIKES[wishes.like]
@@ -108,7 +108,7 @@ def _mixed_s(band: Band, which: Floats, where: Floats) -> Floats:
     return median_s * spread
 
 
-def _arrivals_under_load_s(wishes: Wishes, duration_s: Floats, gang_size: Ints, uniform: Floats) -> Floats:
+def _arrivals_under_load_s(wishes: LoadSpec, duration_s: Floats, gang_size: Ints, uniform: Floats) -> Floats:
     """The load is met by the rate of arrivals alone: durations and gangs stay as they were drawn."""
     like, wanted = LIKES[wishes.like], wishes.load * wishes.devices
 

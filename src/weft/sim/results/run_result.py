@@ -47,7 +47,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Run:
+class PolicyRun:
     """One policy over one trace on one cluster."""
 
     policy: str

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.core.errors import InputError
 from weft.core.values import JobClass
-from weft.sim.results.run_result import Floats, JobTable, Run
+from weft.sim.results.run_result import Floats, JobTable, PolicyRun
 
 SMALL_GANG_SIZE = 4
 SHORT_S = 800.0
@@ -80,7 +80,7 @@ class Summary:
         return ClassSummary(self.jobs, self.mean_jct_s, *tail, self.mean_queue_s)
 
 
-def summarise(run: Run) -> Summary:
+def summarise(run: PolicyRun) -> Summary:
     jobs = run.jobs
     if not len(jobs.ids):
         raise InputError(f"the run of {run.policy} has no jobs to measure", "give a trace with at least one job")
@@ -132,7 +132,7 @@ def finish_time_fairness(jobs: JobTable) -> Floats:
     return rho
 
 
-def _utilisation(run: Run, makespan_s: float) -> float:
+def _utilisation(run: PolicyRun, makespan_s: float) -> float:
     held_s = run.jobs.run_s if run.jobs.guest_s is None else run.jobs.run_s - run.jobs.guest_s
     held_device_s = float((run.jobs.gang_size * held_s).sum())
     return held_device_s / (run.device_count * makespan_s) if makespan_s > 0 else 0.0

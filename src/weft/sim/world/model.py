@@ -13,7 +13,7 @@ from weft.core.errors import InputError
 from weft.core.value import value
 from weft.core.values import Cluster, JobSpec, Node
 from weft.policies.plan.node_groups import NodeGroup
-from weft.sim.colocation import AS_ASSUMED, Fitted, HeldBack, Interference, Profile, Table, plain
+from weft.sim.colocation import AS_ASSUMED, Fitted, Interference, Profile, Table, ThrottleEffect, plain
 from weft.sim.trace import TraceJob
 from weft.sim.world import seeded_noise
 
@@ -58,7 +58,7 @@ class World:
     unknown_memory: tuple[tuple[int, int], ...] = ()
     unknown_utilisation: tuple[tuple[float, float], ...] = ()
     interference: Interference = field(default_factory=Fitted)
-    held_back: HeldBack = AS_ASSUMED
+    held_back: ThrottleEffect = AS_ASSUMED
     mtbf_s: float = 0.0
     """How long a node is up on average before it fails; 0: for ever."""
     repair_s: float = 0.0
