@@ -14,7 +14,7 @@ import weft
 from figures import Figure
 from live import weft_here
 from weft.core.values import Cluster, JobSpec, Node
-from weft.sim.history import lived_run
+from weft.sim.past_jobs import lived_run
 from weft.sim.results.summary import summarise
 from weft.sim.trace import TraceJob
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from weft.sim.history import lived_run
+from weft.sim.past_jobs import lived_run
 from weft.sim.results.report import write_report
 from weft.sim.results.run_result import Floats, PolicyRun
 from weft.sim.results.summary import completion_s, queueing_s, summarise

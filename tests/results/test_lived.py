@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from weft.sim.history import lived_run
+from weft.sim.past_jobs import lived_run
 from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.summary import queueing_s, summarise
 

@@ -10,7 +10,7 @@ import click
 
 from weft.core.errors import InputError
 from weft.sim.api import Results
-from weft.sim.results.output import STDOUT, check_writable, write_csv, write_json
+from weft.sim.results.result_files import STDOUT, check_writable, write_csv, write_json
 
 PAGE_SUFFIXES = ("", ".html", ".htm")
 

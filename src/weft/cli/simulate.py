@@ -12,7 +12,7 @@ from weft.core.errors import InputError
 
 if TYPE_CHECKING:
     from weft.sim.api import Results
-    from weft.sim.history import PastJobs
+    from weft.sim.past_jobs import PastJobs
 
 SAMPLE_CLUSTER = "4x4"
 DEFAULT_POLICIES = "fifo,tiresias-l,weft"
@@ -138,7 +138,7 @@ def _quota(text: str) -> tuple[str, int]:
 
 def _past(traces: tuple[str, ...], first: int | None) -> PastJobs:
     from weft.client import Client
-    from weft.sim.history import lived
+    from weft.sim.past_jobs import lived
 
     if traces:
         raise InputError("--history stands in place of a trace", f"leave out {traces[0]}, or leave out --history")

@@ -104,7 +104,7 @@ def generate(like: str, jobs: int, load: float, devices: int, tenants: int, seed
     """
     from weft.sim.generate import LoadSpec, plain_csv
     from weft.sim.generate import generate as drawn
-    from weft.sim.results.output import STDOUT, check_writable, write_text
+    from weft.sim.results.result_files import STDOUT, check_writable, write_text
 
     check_writable(output)
     write_text(output, plain_csv(drawn(LoadSpec(like, jobs, load, devices, seed, tenants))))

@@ -16,12 +16,12 @@ from weft.core.view import Decider
 from weft.policies.loader import NamedPolicy, policies_asked
 from weft.policies.order.keyed import KeyedOrder
 from weft.sim.request import Misfit, ProgressListener, Request, parse_cluster
-from weft.sim.results.output import JOB_COLUMNS, as_json, class_rows, job_rows, json_text
 from weft.sim.results.report import write_report
+from weft.sim.results.result_files import JOB_COLUMNS, as_json, class_rows, job_rows, json_text
 from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.text_table import render_table
-from weft.sim.run import run
 from weft.sim.trace import Trace, TraceJob, read_trace
+from weft.sim.workers import run
 from weft.sim.world import World, load_world
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _has_long_file(given: Jobs) -> bool:
 
 
 def _start_server() -> None:
-    from weft.sim.run import start_server
+    from weft.sim.workers import start_server
 
     start_server()
 
@@ -115,7 +115,7 @@ def _start_server() -> None:
 def _run_apart(
     request: Request, asked: Sequence[NamedPolicy], workers: int, watcher: ProgressListener
 ) -> list[PolicyRun]:
-    from weft.sim.run import run_apart
+    from weft.sim.workers import run_apart
 
     return run_apart(request, asked, workers, watcher)
 

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from weft.core.errors import InputError
 from weft.core.words import closest, counted
 from weft.sim.generate.distributions import LIKES, Band, Like
-from weft.sim.trace.columns import Floats, Ints
+from weft.sim.trace.column_store import Floats, Ints
 
 TENANT_EXPONENT = 1.4
 """The k-th tenant has 1/k^1.4 as many jobs as the first: near Philly's virtual clusters, with 50, 20, 12, 9, 2 … %."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from weft.core.errors import InputError
 from weft.core.values import JobClass
-from weft.sim.trace.columns import CodedBuilder, Columns, Floats, IdsBuilder, Ints, RowBatch, WrittenIds, packed
+from weft.sim.trace.column_store import CodedBuilder, Columns, Floats, IdsBuilder, Ints, RowBatch, WrittenIds, packed
 from weft.sim.trace.formats import FORMS, Layout, weft_csv
 from weft.sim.trace.jobs import Trace
 from weft.sim.trace.trace_file import TraceFile, opened

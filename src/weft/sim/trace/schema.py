@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.core.errors import InputError
 from weft.core.values import JobClass
-from weft.sim.trace.columns import Bools, Floats, Ints
+from weft.sim.trace.column_store import Bools, Floats, Ints
 from weft.sim.trace.trace_file import TraceFile
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from weft.core.errors import InputError
 from weft.core.words import counted, nearest
-from weft.sim.trace.columns import RowBatch
+from weft.sim.trace.column_store import RowBatch
 from weft.sim.trace.schema import Cells
 from weft.sim.trace.trace_file import TraceFile
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.errors import InputError
-from weft.sim.trace.columns import Floats, Ints, RowBatch
+from weft.sim.trace.column_store import Floats, Ints, RowBatch
 from weft.sim.trace.schema import Cells
 from weft.sim.trace.trace_file import TraceFile, entries
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from weft.sim.trace.columns import Floats, RowBatch
+from weft.sim.trace.column_store import Floats, RowBatch
 from weft.sim.trace.formats.csv_table import Sheet
 from weft.sim.trace.schema import AMOUNT, PERCENT, RUN_SECONDS, Cells
 
