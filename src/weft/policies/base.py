@@ -28,7 +28,7 @@ class Admit(Protocol):
     """Which tenants may compete for devices in this decision."""
 
     def rounds(self, view: View) -> Iterable[frozenset[str] | None]:
-        """The tenants admitted in each round, ever wider while devices stay free; None admits everybody."""
+        """The tenants admitted in each round, ever wider while devices stay free; None admits all."""
         ...
 
 
@@ -181,10 +181,10 @@ class Placer(Protocol):
 
 
 class Sharer(Protocol):
-    """Who may compute on devices that it does not hold, beside whom, and under which rule."""
+    """Which jobs compute on devices that they do not hold, beside which others, and under which rule."""
 
     def seat(self, view: View) -> Sharing:
-        """Asked at each decision, when it is clear who holds what."""
+        """Asked at each decision, when it is clear which job holds which devices."""
         ...
 
     def turns_of(self, job: Job, now: float) -> Turns:
@@ -194,7 +194,7 @@ class Sharer(Protocol):
 
 @value
 class Turns:
-    """A lane, and whose turn it is there: whose base + weight × time used is the least."""
+    """A lane, and how its turns go: the next is of the member with the least base + weight × time used."""
 
     lane: int = 0
     base: int = 0
@@ -204,7 +204,7 @@ class Turns:
 NO_LANE = Turns()
 
 
-# ---- Everybody may compete.
+# ---- All tenants may compete.
 
 
 @dataclass(frozen=True)

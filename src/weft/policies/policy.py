@@ -46,7 +46,7 @@ class Planner(Protocol):
         """Of the jobs that wait, if it keeps them in order."""
 
     def forget(self) -> None:
-        """Somebody has changed the plan."""
+        """The plan was changed: what is remembered of it is void."""
 
     def why(self, view: View, job: Job) -> Reason | None:
         """Why a job waits, if that is for a rule of the planner's own."""
@@ -112,7 +112,8 @@ class Policy(PolicyBase):
         return replace(sharing, notes=[*sharing.notes, *gains, *told]) if gains or told else sharing
 
     def _decide_to_share(self, view: View) -> Plan:
-        """As the planner decides, with moves that pay; who is granted devices is put into a lane for guests to join."""
+        """As the planner decides, with moves that pay; jobs that are granted devices are put into lanes for guests to
+        join."""
         assert self.share is not None
         planned = plan = self._planned(view)
         if self.migration is not None:

@@ -32,7 +32,7 @@ MOST_STANDING = 1_000
 """Wake-ups in a row at one and the same time, and nothing else: then something is wrong with the policy."""
 
 REPORT_EVERY = 256
-"""Finished jobs between two words to whoever watches the progress."""
+"""Finished jobs between two reports of progress."""
 
 
 class Rows:
@@ -87,9 +87,9 @@ class Simulation:
         """Those that start up, by when they make their first step, and which of its launches that was."""
         self._holders: dict[Device, SimulatedJob] = {}
         self._disturbed: dict[str, SimulatedJob] = {}
-        """Those beside whom somebody came or went in this instant."""
+        """The jobs whose neighbours came or went in this instant."""
         self._notes: list[SimulatedJob] = []
-        """Whose progress the scheduler must be told, with the next events."""
+        """The jobs whose progress the scheduler must be told, with the next events."""
         self._wake_at = math.inf
         self._woken_s, self._standing = -math.inf, 0
         self._finished = 0
@@ -132,7 +132,7 @@ class Simulation:
             disturbed, self._disturbed = self._disturbed, {}
             computing = [sim_job for sim_job in disturbed.values() if sim_job.generation]
             for sim_job in computing:
-                sim_job.settle(now)  # all of them first: whose turn it is may depend on what each has had
+                sim_job.settle(now)  # all of them first: the next turn may depend on what each has had
             for sim_job in computing:
                 self._pace_anew(sim_job, now)
         ledger = self.scheduler.ledger
@@ -143,7 +143,7 @@ class Simulation:
     # ---- what happens
 
     def _due(self, now: float) -> list[Event]:
-        """Completions, then the wake-up, of this instant. Who has next to nothing left to do is done."""
+        """Completions, then the wake-up, of this instant. A job with next to nothing left to do is done."""
         events: list[Event] = []
         while self._to_come and self._to_come[0][0] <= now + EPSILON_S:
             _, _, version, sim_job = heappop(self._to_come)
@@ -169,7 +169,7 @@ class Simulation:
         return events
 
     def _break_and_mend(self, events: list[Event], now: float) -> None:
-        """Nodes that come back, and nodes that fail: whoever computes there loses what it has not saved."""
+        """Nodes that come back, and nodes that fail: jobs that compute there lose what they have not saved."""
         while self._repairs and self._repairs[0][0] <= now:
             events.append(NodeJoined(self._nodes[heappop(self._repairs)[1]]))
         while self._next_outage[0] <= now:
@@ -208,7 +208,7 @@ class Simulation:
         if job.duration_s > EPSILON_S:
             self._live_jobs[spec.id] = SimulatedJob(position, spec, steps, self._world.profile(spec, self._seed))
             events.append(Submitted(spec))
-        else:  # nothing to do: over before anybody could decide on it
+        else:  # nothing to do: over before any decision
             rows.first_start_s[position] = rows.first_steps_s[position] = rows.finish_s[position] = job.arrival_s
             self._finished += 1
 
@@ -348,7 +348,7 @@ class Simulation:
                     self._disturbed[one.spec.id] = one
 
     def _on(self, device: Device) -> list[SimulatedJob]:
-        """Who computes on a device: its holder first, then its guests."""
+        """The jobs that compute on a device: its holder first, then its guests."""
         guests = [
             self._live_jobs[job.id]
             for job in self.scheduler.ledger.seats.guests.get(device, ())

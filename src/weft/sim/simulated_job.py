@@ -10,7 +10,7 @@ from weft.core.values import JobSpec
 from weft.sim.colocation import Occupant, Profile
 
 FIRST_STEPS = 100.0
-"""How long it took to get so far is what whoever waits for a first result asks."""
+"""A user who waits for a first result asks how long it took to get so far."""
 
 
 class SimulatedJob:

@@ -71,7 +71,7 @@ class AlloxMatching:
                 done = {job.id for job, _ in first}
                 if len(started) == len(done):
                     return
-                stays = [job.id not in done for job in jobs]  # who came first and did not start is left out
+                stays = [job.id not in done for job in jobs]  # jobs that were first and did not start are left out
                 jobs, costs = [job for job, stay in zip(jobs, stays, strict=True) if stay], costs[stays]
             room = self.n_max - len(jobs)
             jobs += islice((job for job in rest if _fits_now(job, builder)), room)  # in place of those left out
@@ -147,7 +147,7 @@ def run_s(job: Job, kind: str, assume_s: float) -> float:
     return max(0.0, declared_steps - job.settled_steps) / job.spec.rate_hz(kind)
 
 
-# ---- AlloX's choice of whom to match: the shortest jobs on each device type in turn.
+# ---- AlloX's choice of jobs to match: the shortest jobs on each device type in turn.
 
 
 @dataclass
@@ -215,7 +215,7 @@ class LeastProgress:
     """
 
     alpha: float
-    """The part of the tenants that compete; doubled as long as devices stay free and nobody takes them."""
+    """The part of the tenants that compete; doubled as long as devices stay free."""
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha <= 1:

@@ -1,7 +1,7 @@
 """Moving jobs where that pays: away from others, to a faster type, together again, out of a waiting gang's way.
 
 A move costs the job some of its time: as much as moves were measured to take, and at first as much as is assumed. It
-pays when what is gained, for as long as the job is expected to run on, is more. How long jobs will take nobody knows;
+pays when what is gained, for as long as the job is expected to run on, is more. How long jobs will take is not known;
 the best guess is that one runs as long again as it has run. So what does not pay yet will, at an instant that is known.
 What a move gained is measured and told.
 """
@@ -52,13 +52,13 @@ class Migration:
     """Looks while nothing else is to be done, and not more often than every `look_every_s`.
 
     It asks to be woken when a move that there is room for begins to pay, and for changes that came when it could not
-    look. Nobody is woken for what the last look has seen, nor where nobody would gain by any room.
+    look. It does not ask to be woken for what the last look has seen, nor where no job would gain by any free devices.
     """
 
     assumed_s: float = 30.0
     look_every_s: float = 60.0
     classes: QuotaClasses | None = None
-    """Those who know whose jobs are guaranteed; without them nobody's are."""
+    """Says which jobs are guaranteed; without it none are."""
     exchange: TypeSwap | None = None
     cost: MoveCost | None = None
     """Where others learn from the same moves; without it, one of its own."""
@@ -66,7 +66,7 @@ class Migration:
     _look_at_s: float = field(default=NEVER, init=False, repr=False)
     """When there is something to see that the last look has not seen."""
     _is_wanted: bool = field(default=False, init=False, repr=False)
-    """Whether somebody would gain if there were room: as of the last look, or come since."""
+    """Whether a job would gain if there were room: as of the last look, or come since."""
     _known: tuple[int, float] = field(default=(-1, 0.0), init=False, repr=False)
     """The version of the ledger, and what a move cost."""
     _groups: dict[str, NodeGroup] = field(default_factory=dict, init=False, repr=False)
@@ -112,7 +112,7 @@ class Migration:
         planned = {grant.job_id for grant in plan.grants}
         for moved in (view.jobs[grant.job_id] for grant in spared.grants if grant.job_id not in planned):
             self._gains.expect(moved, moved.alone)
-        return replace(spared, wake_at=min(plan.wake_at, view.now + SOON_S))  # it was reckoned with whom it preempted
+        return replace(spared, wake_at=min(plan.wake_at, view.now + SOON_S))  # the first plan reckoned with preemptions
 
     def added(self, view: View, plan: Plan, order: QueueOrder, match: Match, place: Placer) -> Plan:
         """The plan with what is worth moving; if nothing is, the same plan, which may wake us."""
@@ -144,7 +144,7 @@ class Migration:
     # ---- when to look
 
     def _hear(self, view: View, plan: Plan) -> None:
-        """What there is to see since the last look: somebody new who would gain, or what was left to who would."""
+        """What has changed since the last look: a new job that would gain, or devices left to one that would."""
         known, self._known = self._known, (view.version, self.cost_s)
         if known[0] != view.version:
             self._groups, self._is_wanted = FreeDevices(view).groups, True
@@ -215,7 +215,7 @@ class Migration:
                     room.take(move.placement)
                     has_moved = True
                     yield move
-        if not has_moved:  # nobody is moved twice, nor by where those stood who have just been moved
+        if not has_moved:  # no job is moved twice, nor to devices that are just being left
             yield from list(self._out_of_the_way(view, room, order, match, place)) or self._exchanged(view)
 
     def _better(self, view: View, room: FreeDevices, job: Job, match: Match, place: Placer) -> Iterator[JobMove]:

@@ -1,12 +1,12 @@
 """AlloX's matching, for jobs that run: two of them change their device types if both together end sooner for it.
 
-Who runs is the order's choice, and each starts on the fastest type that has room for it. So who came first has the
+Which jobs run is the order's choice, and each starts on the fastest type that has room for it. So the first has the
 fast type, though it may gain little by it. Taken as matching, with all places taken and one job in each, the least sum
-of completion times between two types is found by exchanges: what one saves does not depend on whom it changes with. So
-the pairs are those who save the most on either side, while both together save more than the two moves cost. Of more
+of completion times between two types is found by exchanges: what one saves does not depend on its partner. So
+the pairs are those that save the most on either side, while both together save more than the two moves cost. Of more
 types each two are looked at in turn, which leaves out what only three could gain by changing in a circle.
 
-How long jobs will run on nobody knows: as long again as they have run is the guess, as for every move.
+How long jobs will run on is not known: the guess is as long again as they have run, as for every move.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class SwapSide:
 
 @dataclass
 class TypeSwap:
-    """Nobody who is guaranteed is moved to a slower type for the sake of others."""
+    """No guaranteed job is moved to a slower type for the sake of others."""
 
     classes: QuotaClasses
     pays_at_s: float = field(default=NEVER, init=False)
     """When the next exchange begins to pay, as of the last look, if all goes on as it is."""
 
     def pairs(self, view: View, movable: Iterable[Job], cost_s: float) -> list[tuple[Job, Job]]:
-        """Who changes with whom now; nobody twice."""
+        """The pairs that change places now; no job twice."""
         self.pays_at_s = NEVER
         places: dict[Form, dict[str, list[Job]]] = {}
         for job in movable:
@@ -67,7 +67,7 @@ class TypeSwap:
         return found
 
     def _trades(self, view: View, jobs: Iterable[Job], here: str, there: str, cost_s: float) -> list[SwapSide]:
-        """Who saves the most first."""
+        """Those that save the most first."""
         trades = []
         for job in jobs:
             slope = 1.0 - job.spec.rate_hz(here) / job.spec.rate_hz(there)

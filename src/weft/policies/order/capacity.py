@@ -18,7 +18,7 @@ from weft.policies.plan.full_scan import FullScan
 @dataclass
 class CapacityQueues(QueueOrder):
     """The head of a queue that does not fit blocks its own queue and no other, as long as the devices that are there
-    could hold it. Nobody is preempted."""
+    could hold it. No job is preempted."""
 
     max_share: float = 1.0
     """The part of all devices that one tenant may hold at once: capacity is elastic up to here."""

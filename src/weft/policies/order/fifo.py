@@ -12,7 +12,7 @@ from weft.policies.order.keyed import KeyedOrder
 @dataclass
 class Fifo(KeyedOrder):
     """A head that the devices that are there could not hold is passed by, whether a node is lost for good or will be
-    back: nobody can tell, and all others would stand still. When its devices are there again it is the head again.
+    back: that is not known, and all others would stand still. When its devices are there again it is the head again.
     """
 
     strict: bool

@@ -23,7 +23,7 @@ from weft.policies.order.keyed import KeyedOrder
 class BypassBound(KeyedOrder):
     """A job that has waited `limit_s` without a break goes before all others, to its end.
 
-    While it does not fit, nobody behind it starts: devices that become free are kept for it, if those that are there
+    While it does not fit, no job behind it starts: devices that become free are kept for it, if those that are there
     could ever hold it. Under lasting overload every job becomes overdue and the order degenerates to first come, first
     served.
     """
@@ -101,11 +101,11 @@ class BypassBound(KeyedOrder):
         return self.inner.look_again_at(now, jobs_waiting)
 
     def _goes_first(self, job: Job) -> bool:
-        """Who was overdue by right and has lost that right, as when quotas change, stands where the others do."""
+        """A job that was overdue by right and has lost that right, as when quotas change, is ranked like the others."""
         return job.id in self.overdue and self.is_owed(job)
 
 
-# ---- A bound on bypass for orders without keys: who has waited too long, and when the next one will have.
+# ---- A bound on bypass for orders without keys: which jobs are overdue, and when the next one will be.
 
 
 class OverdueJobs:

@@ -57,13 +57,13 @@ def in_turn(queue: Iterable[Job], view: View) -> Iterator[tuple[Tie, Job]]:
 
 # ---- Priorities: which of its own jobs a tenant wants first. The order between tenants stays as the policy has it.
 #
-# A policy's line is a sequence of turns, each of them some tenant's. Who of the tenant has the turn is for its
+# A policy's line is a sequence of turns, each of them some tenant's. Which of the tenant's jobs has the turn is for its
 # priorities to say: of its jobs that are in the line, the one of the highest priority, and of equals the one that the
 # policy ranks first. So a tenant that sets priorities gets the very turns that it would get without.
 
 
 class PriorityTurns:
-    """Who has each turn of a line. Jobs of tenants that have set no priorities have their own."""
+    """The job that has each turn of a line. Jobs of tenants that have set no priorities have their own."""
 
     def __init__(self, in_line: Iterable[Job], rank: Callable[[Job], Key]) -> None:
         """`in_line`: all jobs that may have a turn; `rank`: where the policy ranks each."""
@@ -78,7 +78,7 @@ class PriorityTurns:
             self._queues[tenant] = iter(sorted(own, key=lambda job: (-job.spec.priority, rank(job))))
 
     def of(self, job: Job) -> Job:
-        """Who has the turn that the policy has given to this job."""
+        """The job that has the turn that the policy has given to this job."""
         queue = self._queues.get(job.tenant)
         return job if queue is None else next(queue, job)
 

@@ -73,7 +73,7 @@ class GittinsRank(ServiceQueues):
         return max([self.history.index(low, high - low) for high in ends] + [self.history.index(low, 1e18)])
 
 
-# ---- In which order those who never ran go: by what their tenants have had, and what is promised to those before
+# ---- The order of jobs that never ran: by what their tenants have had, and what is promised to those before
 # them.
 
 
@@ -111,7 +111,7 @@ class Newcomers:
         return is_anew
 
     def _add(self, jobs: Iterable[Job], view: View) -> None:
-        """Who is held by its owner has no place in the line before it is released."""
+        """A job held by its owner has no place in the line before it is released."""
         for job in jobs:
             if job.is_waiting and not job.generation and job.id not in self._tags:
                 line = self._by_tenant.setdefault(job.tenant, {})

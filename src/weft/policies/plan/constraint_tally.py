@@ -18,12 +18,12 @@ from weft.policies.plan.node_groups import NodeGroup
 
 
 class ConstraintTally:
-    """The devices that nobody keeps and the CPU cores that are left, as a plan grows."""
+    """The free devices and CPU cores, as a plan grows."""
 
     __slots__ = ("_cpus_left", "_hosts", "_masks", "_nodes")
 
     def __init__(self, view: View, *, if_empty: bool = False) -> None:
-        """`if_empty`: as if nobody held anything."""
+        """`if_empty`: as if no job held anything."""
         self._nodes = view.nodes
         self._hosts = [host_of(node) for node in view.nodes]
         self._masks = list(view.free_masks)

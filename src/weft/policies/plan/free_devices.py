@@ -54,7 +54,7 @@ class FreeDevices:
         return all(self.free[node] >= count for node, count in placement)
 
     def could_hold(self, place: Placer, spec: JobSpec, kinds: Sequence[str]) -> bool:
-        """Whether a job fits if nobody else holds anything, on the devices that are there and not somebody else's."""
+        """Whether a job fits if no other holds anything, on the devices that are there and not blocked."""
         empty: Sequence[int] = self._empty
         if self._unbound is not None and spec.is_bound:
             empty = self._unbound.limited(spec, empty)

@@ -88,7 +88,7 @@ class FullScanPlanner:
                 return
 
     def _in_line(self, view: View, builder: FullScan) -> list[Job]:
-        """Of a line that is made while it is read: who may be in it."""
+        """The jobs that may be in a line which is made while it is read."""
         waits_or_stands = (
             job for job in view.jobs.values() if job.is_waiting or (self._order.preempts and job.is_running)
         )

@@ -9,7 +9,7 @@ behind it) only become fewer. So
 
 Where devices are kept for a gang, that holds for jobs that stand alike to what is kept, and so does their shape.
 
-It also relies on keys that end with the job's tie, on jobs that block standing before all that do not, on a match
+It also relies on keys that end with the job's tie, on jobs that block coming before all that do not, on a match
 that depends on nothing but descriptions; `Policy` takes the plain planner where one of these does not hold. While jobs
 are live that are bound to devices or CPU cores, or have a priority, the plain planner decides here as well.
 
@@ -43,7 +43,7 @@ PROGRESSED, STARTUP = Change.PROGRESSED, Change.STARTUP
 
 
 class IncrementalPlanner:
-    """Order, match, place for an order that has keys; everybody is admitted."""
+    """Order, match, place for an order that has keys; all tenants are admitted."""
 
     may_place_anew: ClassVar[bool] = True
 
@@ -88,7 +88,7 @@ class IncrementalPlanner:
         """Whatever there is to say, the stages say."""
 
     def _catch_up(self, line: QueueIndex, view: View) -> tuple[Key | None, list[QueueEntry]]:
-        """Take in what has happened. Returns from where on devices became available, and who is new."""
+        """Take in what has happened. Returns the key from which on devices became available, and the new entries."""
         now = view.now
         newcomers: list[QueueEntry] = []
         freed = line.settle(now, newcomers) if line.unsettled else None
@@ -113,12 +113,12 @@ class IncrementalPlanner:
         """From where on to look, seeing that devices became available there."""
         order = self._order
         if order.drifts:
-            return FRONT  # anybody may have passed anybody
+            return FRONT  # any job may have passed any other
         looks_ahead = order.may_block or order.may_reserve
         if looks_ahead and newcomers:
-            return FRONT  # a newcomer may stand behind one that blocks, or for whom devices are kept
+            return FRONT  # a new job may be behind one that blocks, or for which devices are kept
         if freed is not None and (looks_ahead or not order.preempts):
-            return FRONT  # what became free is free for everybody
+            return FRONT  # what became free is free for all
         return freed
 
 

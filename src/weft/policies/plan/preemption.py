@@ -47,7 +47,7 @@ def make_way(
     """A place for the job if some of those behind it leave: as few as possible, from the end of the line.
 
     `behind` is in order, so its last is the first to go; all of them together leave devices enough, as far as
-    counts tell. Returns the placement and who leaves.
+    counts tell. Returns the placement and the jobs that leave.
     """
     if len(group) == 1:
         way = _one_node_cleared(place, spec, group, free, behind)
@@ -110,7 +110,7 @@ def _fewest_leaving(
 def make_way_within(
     place: Placer, spec: JobSpec, group: NodeGroup, room: FreeDevices, behind: Sequence[P]
 ) -> tuple[Placement, list[P]] | None:
-    """The same for a job that is bound: those leave whose devices and CPU cores it needs, and nobody besides."""
+    """The same for a job that is bound: only jobs leave whose devices or CPU cores it needs."""
     bounds = room.bounds
     assert bounds is not None
 
@@ -137,7 +137,7 @@ def make_way_within(
 
 
 def make_way_home(home: Placement, room: FreeDevices, behind: Sequence[P]) -> list[P] | None:
-    """Who of those behind is to leave so that it can go home: from the end of the line; None if that does not do."""
+    """Which jobs behind it must leave so that it can go home: from the end of the line; None if that is not enough."""
     lacking = {node: count - room.free[node] for node, count in home if count > room.free[node]}
     leaving = []
     for one in reversed(behind):

@@ -1,4 +1,4 @@
-"""The line of live jobs, kept in order between decisions: who waits by shape, who runs by device type."""
+"""The line of live jobs, kept in order between decisions: waiting jobs by shape, running jobs by device type."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class QueueEntry:
         """Whether the last plan evicted it and started it elsewhere: its lease is another one since."""
         self.change_at = math.inf
         self.protected_until = -math.inf
-        """Until when nobody evicts it, as far as is known."""
+        """Until when it is not evicted, as far as is known."""
 
     def __lt__(self, other: QueueEntry) -> bool:
         return False  # heaps compare keys; equal keys are the same entry
@@ -83,7 +83,7 @@ class QueueIndex:
         self.changing: list[tuple[float, Key, QueueEntry]] = []
         self.protected: list[tuple[float, Key, QueueEntry]] = []
         self.starting: dict[str, QueueEntry] = {}
-        """Of those that are protected, who starts up: they are evicted for guaranteed jobs alone."""
+        """Protected jobs that start up: they are evicted for guaranteed jobs alone."""
         self._kinds_of: dict[Shape, tuple[str, ...]] = {}
         self._could_hold: dict[Shape, bool] = {}
         for job in view.jobs.values():
@@ -116,7 +116,7 @@ class QueueIndex:
         self.unrank(entry)
         self._unprotect(entry)
         self.room.give(entry.placement)
-        return FRONT if was_protected else entry.key  # who was protected was out of everybody's reach
+        return FRONT if was_protected else entry.key  # a protected job was out of reach for all
 
     def _adopt(self, job: Job, now: float) -> None:
         entry = self._enter(job, now)
@@ -151,7 +151,7 @@ class QueueIndex:
         return (*shape, order.reserves(job), order.heeds_reservations(job)), kinds
 
     def could_hold(self, entry: QueueEntry) -> bool:
-        """Whether it fits if nobody else holds anything: worked out once a shape, as long as the devices stay."""
+        """Whether it fits if no other job holds anything: worked out once a shape, as long as the devices stay."""
         known = self._could_hold.get(entry.shape)
         if known is None:
             known = self.room.could_hold(self._place, entry.job.spec, entry.kinds)
@@ -341,7 +341,7 @@ class QueueIndex:
         self._unprotect(entry)
         entry.key = self._order.key(entry.job, now)
         self.rank(entry)
-        return FRONT  # until now it was out of everybody's reach, wherever it stands in the line
+        return FRONT  # until now it was out of reach for all, whatever its place in the line
 
     def wake_at(self, now: float) -> float:
         changing, protected = self.changing, self.protected

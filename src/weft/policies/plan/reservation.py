@@ -2,7 +2,7 @@
 
 A gang that may reserve and finds no place is promised one: a placement that it could have if some of those that stand
 before it ended. Of those nodes' devices, what it could have by now is kept: free ones, and those of jobs behind it.
-Who would not give a device back when asked may have only what the gang will leave over. The others may use them
+A job that would not give a device back when asked may have only what the gang will leave over. The others may use them
 meanwhile: the gang takes them back when it starts. So it starts when the last of those ends that it waits for, if not
 before, elsewhere.
 
@@ -28,7 +28,7 @@ ByKind = Callable[[str], Sequence[Placed]]
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What is promised to a gang, and how many devices of it are still somebody else's."""
+    """What is promised to a gang, and how many of these devices other jobs still hold."""
 
     job: Job
     placement: Placement
@@ -87,7 +87,7 @@ class Reservations:
         return all(count <= self._spare.get(node, count) for node, count in placement)
 
     def taken(self, job: Job, placement: Placement) -> None:
-        """It was granted devices: what it will not give back is nobody's to spare any more."""
+        """It was granted devices: what it will not give back cannot be spared any more."""
         if self._spare and self._order.heeds_reservations(job):
             for node, count in placement:
                 if node in self._spare:

@@ -106,17 +106,18 @@ class ServerIndex:
     def __init__(self, view: View, before: ServerIndex | None = None) -> None:
         self.version = view.version
         self.jobs: list[dict[str, Job]] = [{} for _ in view.nodes]
-        """By node, who runs there, or waits for its turn there, in the order in which they came to be known."""
+        """By node, the jobs that run there, or wait for their turn there, in the order in which they came to be
+        known."""
         self.home: dict[str, Allocation] = {}
         self.demand = [0] * len(view.nodes)
         """By node, how many devices its jobs want."""
         self.unplaced: dict[str, Job] = {}
         self.wakes: dict[int, float] = {}
-        """By node, when a turn ends for which somebody waits."""
+        """By node, when a turn ends for which a job waits."""
         self._due: dict[int, float] = {}
         """By node, from when on it may end."""
         self._planned: list[Job] = []
-        """Whom the last plan was about: nobody else tells of that."""
+        """The jobs that the last plan was about: changes do not report those."""
         for job in view.jobs.values():
             self._enter(view, job)
         known = before.home if before is not None else {}
@@ -178,7 +179,7 @@ class ServerIndex:
 
 
 def home_of(view: View, job: Job) -> Allocation:
-    """The devices that it has or had last, if they are there and nobody else's; nothing if it must be placed."""
+    """The devices that it has or had last, if they are there and not blocked; nothing if it must be placed."""
     if job.allocation:
         return job.allocation
     home = job.last_allocation

@@ -14,14 +14,15 @@ from weft.core.sharing import Device, Offer, devices_of, seated_lane
 from weft.core.view import View
 
 MOST_TRIED = 8
-"""So many guests are tried at one spot: whether they fit is a matter of memory, and the others are busier still."""
+"""At most so many guests are tried for one candidate: whether they fit is a matter of memory, and the others are busier
+still."""
 MOST_PASSED = 64
-"""So many are looked at for those to try: of a long queue nobody may suit this one spot."""
+"""At most so many are looked at to find those to try: in a long queue, no job may suit this candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The devices of one holder, or a part of them, and who sits there already."""
+    """The devices of one holder, or a part of them, and the guests there already."""
 
     holder: Job
     guests: tuple[Job, ...] = ()
@@ -37,7 +38,7 @@ class Candidate:
 
     @property
     def together(self) -> list[tuple[Job, int]]:
-        """Who is there, each with its lane."""
+        """The members, each with its lane."""
         return [(self.holder, self.holder.lane), *((one, seated_lane(one)) for one in self.guests)]
 
     def suits(self, view: View, job: Job) -> bool:
@@ -59,7 +60,7 @@ class Candidate:
         return all(view.fits(device, together) for device in devices)
 
     def spare_bytes(self, view: View) -> int:
-        """What is left of the memory of each of its devices; less than nothing where nobody can say."""
+        """What is left of the memory of each of its devices; negative where a memory is not known."""
         members = list[tuple[Memory, int]]()
         for job, lane in self.together:
             memory = job.memory
@@ -77,7 +78,7 @@ def candidates_without_guests(view: View, also_taken: Set[Device] = frozenset())
 
 
 def candidates_with_guests(view: View) -> list[Candidate]:
-    """Those whose devices have guests beside their holder."""
+    """Those with guests beside the holder."""
     held, found = view.holders(), dict[str, dict[str, Job]]()
     for device, guests in view.guests.items():
         if device in held:
@@ -86,7 +87,7 @@ def candidates_with_guests(view: View) -> list[Candidate]:
 
 
 def candidates_measured(view: View) -> list[Candidate]:
-    """Those with guests where somebody has been measured since the policy last looked, each once."""
+    """Those with guests where a member has been measured since the policy last looked, each once."""
     measured = [job for change, job in view.changes if change is Change.MEASURED and job.is_computing]
     found: dict[str, Candidate] = {}
     for job in measured:
@@ -105,7 +106,7 @@ def guests_beside(view: View, holder: Job) -> tuple[Job, ...]:
 
 
 def holder_of_seat(view: View, guest: Job) -> Job | None:
-    """Who holds the devices on which it sits, or the first of several."""
+    """The holder of the devices that a guest sits on, or the first of several."""
     seat = dict(guest.seating.allocation if guest.seating else ())
     for job in view.running.values():
         if any(seat.get(node, 0) & mask for node, mask in job.allocation):
@@ -114,7 +115,7 @@ def holder_of_seat(view: View, guest: Job) -> Job | None:
 
 
 def utilisation_of(job: Job) -> tuple[float, tuple[float, int]]:
-    """How busy it keeps its devices alone, as far as known; of equals, who came first."""
+    """How busy it keeps its devices alone, as far as known; of equals, the older job first."""
     known = job.alone or job.measured
     return (known.utilisation if known else 1.0, job.tie)
 
@@ -122,9 +123,9 @@ def utilisation_of(job: Job) -> tuple[float, tuple[float, int]]:
 def fitting(
     view: View, candidates: Iterable[Candidate], guests: Iterable[Job], least_bytes: Callable[[Memory], int]
 ) -> list[Job]:
-    """Those for whom one of the spots may be large enough, of a type that they allow.
+    """The guests for which one of the candidates may be large enough, of a type that they allow.
 
-    All others would be tried in vain at every spot, and who comes after them would never be tried.
+    All others would be tried in vain everywhere, and the guests after them would never be tried.
     """
     needs = [(job, least_bytes(job.memory)) for job in guests if job.memory]
     enough_bytes = max((need_bytes for _, need_bytes in needs), default=0)
@@ -145,7 +146,7 @@ def _fits_one(job: Job, least_bytes: int, most_bytes: Mapping[tuple[int, str], i
 
 
 def side_by_side(memory: Memory) -> int:
-    """What a guest needs that takes turns with nobody."""
+    """What a guest needs that takes no turns."""
     return memory.persistent_bytes + memory.ephemeral_bytes
 
 
@@ -160,9 +161,10 @@ def pair_quietest(
     suits: Callable[[Candidate, Job], bool],
     offered: Callable[[Candidate, Job], Offer | None],
 ) -> list[Offer]:
-    """A guest for each spot, if any is made an offer: the quietest holders and guests first, each once.
+    """A guest for each candidate, if any is made an offer: the quietest holders and guests first, each once.
 
-    A guest sits on devices that a gang of its own size holds. Who does not suit a spot is passed over there.
+    A guest sits on devices that a gang of its own size holds. A guest that does not suit a candidate is passed over
+    there.
     """
     offers, waiting = list[Offer](), _by_gang_size(guests)
     for candidate in sorted(candidates, key=lambda candidate: utilisation_of(candidate.holder)) if waiting else ():
@@ -209,7 +211,7 @@ def _first_offer(
     suits: Callable[[Candidate, Job], bool],
     offered: Callable[[Candidate, Job], Offer | None],
 ) -> list[Offer]:
-    """To one of those who wait, if any; it waits no more then."""
+    """To one of the waiting jobs, if any; it is taken out of the list."""
     suiting = (at for at, job in enumerate(waiting[:MOST_PASSED]) if suits(candidate, job))
     for at in islice(suiting, MOST_TRIED):
         offer = offered(candidate, waiting[at])
@@ -228,7 +230,7 @@ def _by_gang_size(guests: Iterable[Job]) -> dict[int, list[Job]]:
 
 
 def _left(view: View, holder: Job) -> dict[int, int]:
-    """Those of its devices, by node, on which nobody sits."""
+    """Its devices without guests, by node."""
     return {
         node: mask & ~sum(1 << at for at in range(mask.bit_length()) if (node, at) in view.guests)
         for node, mask in holder.allocation

@@ -33,7 +33,7 @@ from weft.policies.share.seat_review import SeatReview, seated_otherwise
 
 MICRO = 1_000_000
 LONGEST_S = 1e12
-"""Whoever does not say how long it takes comes after all who do; it still fits a signed word in microseconds."""
+"""A job of unknown length comes after all others; in microseconds it still fits a signed 64-bit integer."""
 MOST_MEMBERS = 62
 
 TURNS: Mapping[str, Callable[[Job, float], Turns]] = MappingProxyType(
@@ -44,17 +44,17 @@ TURNS: Mapping[str, Callable[[Job, float], Turns]] = MappingProxyType(
         "srtf": lambda job, now: Turns(1, int(MICRO * min(job.remaining_s(now), LONGEST_S)), -1),
     }
 )
-"""How the members of a lane take turns: who has used the least time; who has waited longest for this turn, so that
-steps run in the order they come; the first that came; who has the least remaining time.
+"""Which member of a lane has the next turn: the one that has used the least time; the one that has waited longest, so
+that steps run in the order they come; the first that came; who has the least remaining time.
 
 The turn is of the least base + weight × microseconds used since it joined: what remained when it joined, less what it
-has used since, is what remains now, so nobody has to tell a lane how far its members are.
+has used since, is what remains now, so a lane need not be told how far its members are.
 """
 
 
 @dataclass
 class _GrantWatch:
-    """Whether anything may have changed for those who found no place when they were last looked at.
+    """Whether anything may have changed for the jobs that found no place at the last look.
 
     Changes tell all but what the plan itself has just done. Of that, who was granted devices last tells, and how many
     hold some. Who has progressed and computes has not come or gone: if it had left its seat for devices of its own,
@@ -74,7 +74,7 @@ class _GrantWatch:
 
 @dataclass
 class Lanes:
-    """Whoever waits and whose memory is known sits down in a lane of the device with the fewest members."""
+    """Each waiting job of known memory gets a seat in a lane of the device with the fewest members."""
 
     in_lane: str = "fair"
     lanes: int = 8
@@ -103,7 +103,7 @@ class Lanes:
         return Sharing(offers, leaving, notes, _soon(view, leaving))
 
     def _offers(self, view: View) -> list[Offer]:
-        """Each who waits, by arrival, to the first device with a place: there are many of them, and few kinds."""
+        """Each waiting job, by arrival, to the first device with a place: there are many jobs, and few kinds."""
         if view.jobs_waiting <= len(view.seated):
             return []
         line = LaneQueue(self._places(view), self.lanes, self.members)
@@ -127,7 +127,7 @@ class Lanes:
         return offers
 
     def _places(self, view: View) -> Iterator[LanePlace]:
-        """The devices that one more could share with all who are there."""
+        """The devices that one more job could share with all members."""
         for device, members in _occupied(view):
             node = view.nodes[device[0]]
             known = [(job.memory, lane) for job, lane in members if job.spec.may_share]
@@ -169,12 +169,12 @@ def _takes_turns(seating: Seating) -> bool:
 
 
 def _soon(view: View, leaving: Sequence[Withdrawal]) -> float:
-    """Who leaves a seat of another kind may have one of this kind when it has."""
+    """A job that leaves a seat of another kind may have one of this kind afterwards."""
     return view.now + 1.0 if leaving else math.inf
 
 
 def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
-    """Every device with its members and their lanes, whoever holds it first."""
+    """Every device with its members and their lanes, the holder first."""
     held = view.holders()
     for node, there in enumerate(view.nodes):
         blocked = view.blocked_masks[node]
@@ -189,9 +189,9 @@ def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
 class LaneRoom:
     """What is left of one device's memory, and how large each of its lanes is: kept as members come.
 
-    It is `core.memory.needed_bytes` turned round, so that asking for one more costs no walk over those who are there.
-    What has no place has none when others have come, either: whoever makes a lane larger takes at least as much as a
-    later one saves there.
+    It is `core.memory.needed_bytes` turned round, so that asking for one more costs no walk over the members.
+    A job without a place has none after others have come, either: a job that makes a lane larger takes at least as much
+    as a later one saves there.
     """
 
     __slots__ = ("_free_bytes", "_lanes")
@@ -203,7 +203,7 @@ class LaneRoom:
             self.add(memory, lane)
 
     def add(self, memory: Memory, lane: int) -> None:
-        """A member of this lane; in lane 0 it takes turns with nobody."""
+        """A member of this lane; in lane 0 it takes no turns."""
         size_bytes = self._lanes.get(lane, 0)
         more_bytes = max(0, memory.ephemeral_bytes - size_bytes)
         self._free_bytes -= memory.persistent_bytes + more_bytes
@@ -231,7 +231,7 @@ class LaneRoom:
 
 @dataclass(slots=True)
 class LanePlace:
-    """A device and who is there with its lane, those who are being offered a seat among them."""
+    """A device and its members with their lanes, including jobs that are being offered a seat."""
 
     device: Device
     device_type: str
@@ -277,14 +277,14 @@ def _fewest(place: LanePlace) -> tuple[int, Device]:
 class GuestLane:
     """Its members need ΣP + max T instead of Σ(P + T), and use up what one of them alone would leave idle.
 
-    Whoever holds the device is in no lane with them, and waits for nobody's turn, nor does who is packed with it. Only
+    The holder is in no lane with them and waits for no turn, and neither does a job packed with it. Only
     quiet jobs join: all on the device must ask for no more than `together` of it.
     """
 
     together: float = 0.9
 
     def offer(self, view: View, candidate: Candidate, guest: Job) -> Offer | None:
-        """A place beside those who sit there, held back like them."""
+        """A place beside the guests there, throttled like them."""
         members = (*candidate.members, guest)
         if (
             not self._is_open(candidate)
@@ -306,7 +306,7 @@ class GuestLane:
         return _offer(candidate, guest, lane, (*held_back(candidate), guest))
 
     def moved(self, candidate: Candidate, restless: Sequence[Job], joining: Iterable[Job] = ()) -> list[Offer]:
-        """These of its guests are to take turns with the others, and with whoever joins them."""
+        """These of its guests are to take turns with the others, and with those that join them."""
         in_turn = (*(one for one in candidate.guests if is_held_back(one) or one in restless), *joining)
         return [_offer(candidate, guest, lane_of(candidate), in_turn) for guest in restless]
 
@@ -326,14 +326,14 @@ def held_back(candidate: Candidate) -> list[Job]:
 
 
 def lane_of(candidate: Candidate) -> int:
-    """The one in which guests take turns, or else one in which nobody is."""
+    """The lane in which guests take turns, or else an empty one."""
     used = {candidate.holder.lane, *(seated_lane(guest) for guest in candidate.guests if not is_held_back(guest))}
     lanes = {seated_lane(guest) for guest in held_back(candidate)} - used - {0}
     return min(lanes, default=next(lane for lane in count(1) if lane not in used))
 
 
 def _offer(candidate: Candidate, guest: Job, lane: int, in_turn: Sequence[Job]) -> Offer:
-    """A place among all who are to take turns, the guest one of them: they share what the rest leave idle."""
+    """A place among those that are to take turns, the guest included: they share what the others leave idle."""
     others = [one.id for one in held_back(candidate) if one is not guest]
     free = [one for one in candidate.members if one not in in_turn]
     idle = max(0.0, 1.0 - sum(utilisation_of(one)[0] for one in free))

@@ -37,9 +37,9 @@ from weft.policies.share.seat_review import SeatReview, granted
 class MixedSharing:
     """Two papers disagree here: Gandiva packs peers and measures, AntMan protects one of two. The classes decide.
 
-    Peers are packed, as a probe, if together they ask for no more than `together` of a device. Whoever is not a peer of
-    the holder, or asks for more, is held back so far that the holder hardly feels it, and further ones take turns with
-    it in a lane. Without `packing` nobody has peers, and without lanes each guest computes by itself: AntMan.
+    Peers are packed, as a probe, if together they ask for no more than `together` of a device. A job that is not a peer
+    of the holder, or asks for more, is held back so far that the holder hardly feels it, and further ones take turns
+    with it in a lane. Without `packing` no job has peers, and without lanes each guest computes by itself: AntMan.
     """
 
     classes: QuotaClasses
@@ -89,12 +89,12 @@ class MixedSharing:
         first_over_s = self.first.wake_at(view) if self.first else math.inf
         return Sharing(offers, list(leaving.values()), notes, min(wake_at, first_over_s, self.starving.next_look_s))
 
-    # ---- who sits already, beside somebody who is not what it was
+    # ---- guests whose holder has changed
 
     def _rejudged(self, view: View) -> Sharing:
-        """Nobody who goes before its guest, or of whom it is not known how it bears it, has one that is not held back.
+        """No holder that goes before its guest, or was not yet measured beside it, has a guest that is not throttled.
 
-        Whoever cannot stay as it sits is held back from now on if there is time to fill, or else leaves.
+        A guest that cannot stay as it sits is throttled from now on if there is idle time to fill, or else leaves.
         """
         is_anew, candidates = self._review.look(view, self.classes.charged.keys())
         if is_anew:
@@ -124,7 +124,7 @@ class MixedSharing:
         return self._may_be_paired(view, candidate, guest)
 
     def _held_back(self, view: View, candidate: Candidate, restless: Sequence[Job]) -> list[Offer]:
-        """Their new seats, if the device has room for all who sit there then."""
+        """Their new seats, if the device has memory for all its guests then."""
         is_theirs = all(
             guest.seating and guest.seating.allocation == candidate.allocation for guest in candidate.guests
         )
@@ -155,7 +155,7 @@ class MixedSharing:
     # ---- new ones
 
     def _offers(self, view: View, leaving: Container[str], made: Sequence[Offer]) -> list[Offer]:
-        """Beside those that are made already: nobody else sits down where newcomers do."""
+        """Beside those that are made already: no other job gets a seat where newcomers do."""
         seated, taken = {offer.job_id for offer in made}, _devices_of(made)
         guests = [job for job in view.jobs.values() if self._may_sit(job) and job.id not in seated]
         if not guests:
@@ -177,7 +177,7 @@ class MixedSharing:
         return offers + self._parts(view, guests, [*made, *offers])
 
     def _reunited(self, view: View, taken: Set[Device]) -> list[Offer]:
-        """Who was packed with somebody, and kept, sits beside it as soon as that is granted devices: when the guest of
+        """Jobs whose packing was kept are together again as soon as one of them is granted devices: when the guest of
         two comes to go first, both compute on, and no look has to be due."""
         offers: dict[str, Offer] = {}
         for candidate in (Candidate(holder) for holder in granted(view) if not guests_beside(view, holder)):
@@ -199,7 +199,7 @@ class MixedSharing:
                 yield guest
 
     def _parts(self, view: View, guests: Sequence[Job], offers: Sequence[Offer]) -> list[Offer]:
-        """Who found nobody of its own size fills what a larger gang leaves idle of some of its devices."""
+        """A job without a holder of its own size fills what a larger gang leaves idle of some of its devices."""
         seated = {offer.job_id for offer in offers}
         taken = _devices_of(offers)
 
@@ -215,7 +215,7 @@ class MixedSharing:
         return self.filling.may_sit(job) and self.classes.may_sit(job)
 
     def _may_host(self, view: View, holder: Job) -> bool:
-        """Whether there may be anybody who could sit beside it."""
+        """Whether any job could sit beside it."""
         has_peers = self.packing is not None and not self.classes.is_guaranteed(holder)
         return has_peers or self._has_idle_time(view, holder)
 
@@ -234,7 +234,7 @@ class MixedSharing:
         return self.filling.offer(candidate, guest)
 
     def _turns(self, view: View, leaving: Container[str], taken: Container[str]) -> list[Offer]:
-        """Who found no device to itself beside a holder may take turns with those who did before."""
+        """A job that is offered no seat of its own beside a holder may take turns with guests that have one."""
         if not self.has_lanes or not view.guests:
             return []
         able = (job for job in view.jobs.values() if self._may_sit(job) and job.id not in taken)
@@ -255,16 +255,16 @@ class MixedSharing:
         ]
 
     def _moved(self, candidate: Candidate, joining: Job) -> list[Offer]:
-        """Those who are held back there, and not in the lane yet."""
+        """The throttled guests there that are not in the lane yet."""
         elsewhere = [guest for guest in held_back(candidate) if seated_lane(guest) != lane_of(candidate)]
         return self.lane.moved(candidate, elsewhere, [joining])
 
     def _is_settled(self, candidate: Candidate) -> bool:
-        """Nobody disturbs a probe."""
+        """A probe is not disturbed."""
         free = free_guests(candidate)
         return not free or (self.packing is not None and self.packing.verdicts.has_kept((candidate.holder, *free)))
 
-    # ---- who is whose peer
+    # ---- peers
 
     def _goes_before(self, holder: Job, guest: Job) -> bool:
         """Whether a holder has a right to feel nothing of this guest."""
@@ -298,7 +298,7 @@ def _devices_of(offers: Iterable[Offer]) -> set[Device]:
 
 
 def _settled(view: View, leaving: Container[str]) -> list[Candidate]:
-    """Those with guests, all of whom stay."""
+    """Those with guests, all of which stay."""
     return [
         candidate
         for candidate in candidates_with_guests(view)

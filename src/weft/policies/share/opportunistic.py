@@ -59,8 +59,8 @@ UNKNOWN = 4
 class StarvationGuard:
     """A guest that makes less than `least` of what it makes alone leaves, and may sit elsewhere.
 
-    Nobody measures a guest that never made a step: one of which nothing was heard for as long as it would take at that
-    rate, and `patience_s` at least, leaves too; four times that where its rate alone is not known. Nobody sits beside
+    A guest that never made a step cannot be measured: one without a report for as long as it would take at that
+    rate, and `patience_s` at least, leaves too; four times that where its rate alone is not known. No job sits beside
     its holder for `back_off_s`, then twice as long.
     """
 
@@ -69,12 +69,12 @@ class StarvationGuard:
     back_off_s: float = 600.0
     _holders: BackOffs[str] = field(init=False, repr=False)
     _unheard: list[tuple[float, float, str, int]] = field(default_factory=list, init=False, repr=False)
-    """Until when something must be heard of whose seat, since when it has it, and of which lease: a heap."""
+    """When a guest must have been measured, since when it sits, which guest, and which lease: a heap."""
 
     def __post_init__(self) -> None:
         self._holders = BackOffs(self.back_off_s)
 
-    # ---- who sits down
+    # ---- new guests
 
     def may_sit_beside(self, holder: Job, now: float) -> bool:
         return not self._holders.is_on(holder.id, now)
@@ -85,7 +85,7 @@ class StarvationGuard:
             self._watch(guest, view.now, guest.generation + 1)
 
     def watch_all(self, view: View) -> None:
-        """Those who sit already."""
+        """The guests that sit already."""
         self._unheard.clear()
         for guest in view.seated.values():
             if guest.seating and guest.seating.is_throttled:
@@ -97,7 +97,7 @@ class StarvationGuard:
             enough_s = max(self.patience_s, STEPS / (self.least * guest.alone.rate_hz))
         heappush(self._unheard, (now + enough_s, now, guest.id, generation))
 
-    # ---- who gets nothing
+    # ---- starved guests
 
     def withdrawn(self, view: View) -> list[Withdrawal]:
         if not view.seated:
@@ -131,7 +131,7 @@ class StarvationGuard:
             if guest is None or is_void:
                 continue
             holder = holder_of_seat(view, guest)
-            if holder is None:  # who comes next has not kept it from anything yet
+            if holder is None:  # the next holder has not starved it yet
                 heappush(self._unheard, (view.now + self.patience_s, view.now, job_id, generation))
             else:
                 yield guest, holder, Reason(Code.STARVED_UNSEEN, (holder.id, span(view.now - since_s)))
@@ -147,7 +147,7 @@ class StarvationGuard:
 
     @property
     def next_look_s(self) -> float:
-        """When it may be time for somebody to leave, though nothing happens."""
+        """When a guest may have to leave, though nothing happens."""
         return self._unheard[0][0] if self._unheard else math.inf
 
 
@@ -155,7 +155,7 @@ def _is_heard_of(guest: Job) -> bool:
     return guest.measured is not None and guest.measured.generation == guest.generation
 
 
-# ---- What came of seats that nobody judges: of guests that are held back, and of the members of lanes.
+# ---- What came of seats that have no verdict: of throttled guests, and of the members of lanes.
 
 NAMED = 3
 MOVED, MOVED_HZ = 0.05, 0.1
@@ -164,7 +164,7 @@ MOVED, MOVED_HZ = 0.05, 0.1
 
 @value
 class _SeatReport:
-    """In which company, and what; the ratio is to its speed alone, None while that is not known."""
+    """The neighbours, and the rate beside them; the ratio is to the rate alone, None while that is not known."""
 
     company: Hashable
     ratio: float | None
@@ -185,7 +185,7 @@ class SeatEffects:
     _told: dict[str, _SeatReport] = field(default_factory=dict, init=False, repr=False)
 
     def notes(self, view: View, leaving: Container[str] = ()) -> list[Note]:
-        """Not to those who leave: that has its own reason."""
+        """Not for guests that leave: that has its own reason."""
         if not view.seated:
             self._told.clear()
             return []
@@ -213,7 +213,7 @@ class SeatEffects:
 
 
 def _neighbours_told(view: View, job: Job) -> Hashable:
-    """What makes for something new to tell; None: there is nothing to tell of it."""
+    """The neighbours that a note would be about; None if there is nothing to note."""
     if job.measured is None or job.measured.generation != job.generation or not job.measured.neighbours:
         return None
     if job.seating:
@@ -229,7 +229,7 @@ def _neighbours_told(view: View, job: Job) -> Hashable:
 
 
 def _alone_hz(view: View, job: Job) -> float:
-    """On devices like these; 0 if nobody has measured it."""
+    """On devices like these; 0 if that was not measured."""
     allocation = job.seating.allocation if job.seating else job.allocation
     is_known = job.alone is not None and job.alone_on == view.devices_kind(allocation)
     return job.alone.rate_hz if job.alone and is_known else 0.0

@@ -35,7 +35,7 @@ class Packing:
 
     A probe is kept when the sum of both rates, each relative to its own alone, exceeds 1 by `margin`: then the two
     together do more than in turns. Both rates of a job are from one window of time, and what a sum is worth is decided
-    by `core.gain`. It is looked at again with every new comparison, and ends when somebody else comes to hold the
+    by `core.gain`. It is looked at again with every new comparison, and ends when another job comes to hold the
     device. What is impossible or uncertain is measured again, `TRIES` times in all; then the pair is undone. A pair
     that was undone is left alone for `back_off_s`, twice as long each time.
     """
@@ -65,7 +65,7 @@ class Packing:
     # ---- what became of them
 
     def judged(self, view: View, leaving: Iterable[str] = ()) -> tuple[list[Withdrawal], list[Note]]:
-        """Who is to leave, and what is to be said of those who stay, by what has been measured since."""
+        """The guests that are to leave, and notes on those that stay, by what has been measured since."""
         withdrawals: list[Withdrawal] = []
         notes: list[Note] = []
         gone = set(leaving)
@@ -110,10 +110,10 @@ class Packing:
         else:
             notes += doubted(candidate, together[-1], gain, tries)
 
-    # ---- somebody else holds the device
+    # ---- another job holds the device
 
     def _rejudged(self, view: View) -> tuple[list[Withdrawal], list[Note]]:
-        """Whoever sits beside another holder than it was packed with may stay if the two could be packed, too."""
+        """A guest beside another holder than it was packed with may stay if the two could be packed, too."""
         is_anew, candidates = self._review.look(view)
         found = seated_otherwise(view, is_packed) if is_anew else []
         leaving = {one.job_id: one for one in found}
@@ -156,7 +156,7 @@ class Packing:
 
 
 def shares_of(packed: Iterable[Job], members: Iterable[Job]) -> list[Share]:
-    """The rates of those packed, each relative to its own alone, with all others there who are there now.
+    """The rates of those packed, each relative to its own alone, with exactly the members of now.
 
     None of them until each has been compared so, in one window for all.
     """
@@ -215,7 +215,7 @@ def is_packed(seating: Seating) -> bool:
 
 
 def free_guests(candidate: Candidate) -> list[Job]:
-    """Those that nobody holds back."""
+    """The guests that are not throttled."""
     return [guest for guest in candidate.guests if guest.seating and not guest.seating.is_throttled]
 
 
@@ -236,7 +236,7 @@ def may_be_packed(job: Job) -> bool:
 
 Pair = frozenset[str]
 Kind = tuple[tuple[tuple[str, str], ...], int, tuple[str, int]]
-"""Whose jobs of which name, of how many tasks, on which devices. The jobs of a sweep are of one kind."""
+"""The tenants and names of the jobs, their gang size, and the kind of devices. The jobs of a sweep are of one kind."""
 
 LEAST_KEPT = 64
 
@@ -275,7 +275,7 @@ class Verdicts:
         return _pair(jobs) in self._kept
 
     def kept_with(self, job: Job) -> list[str]:
-        """Whoever it was packed and kept with, some of whom may be gone by now."""
+        """The jobs it was packed and kept with; some may be gone by now."""
         return sorted(other for pair in self._kept if job.id in pair for other in pair - {job.id})
 
     def undo(self, jobs: Sequence[Job], now: float) -> None:
@@ -329,7 +329,7 @@ def _pair(jobs: Sequence[Job]) -> Pair:
 
 
 def _kind(jobs: Sequence[Job]) -> Kind | None:
-    """None if one of them has no name: then nobody knows what it is like."""
+    """None if one of them has no name: then there are no others like it."""
     if not all(job.spec.model for job in jobs):
         return None
     names = tuple(sorted((job.tenant, job.spec.model) for job in jobs))

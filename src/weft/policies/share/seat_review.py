@@ -23,9 +23,9 @@ class SeatReview:
 
     def look(self, view: View, charged: Set[str] = frozenset()) -> tuple[bool, list[Candidate]]:
         """Whether seats may be of another policy, and where guests sit beside a holder that came this instant, or have
-        started up: until then they may stay beside anybody.
+        started up: until then they may stay beside any holder.
 
-        These are all spots if they may be, or if somebody has come to be guaranteed, or is not any more.
+        These are all candidates if seats may be of another policy, or if the set of guaranteed jobs has changed.
         """
         is_anew, has_charged = view.version != self._version, charged != self._charged
         self._version = view.version
