@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from weft.sim.past_jobs import lived_run
+from weft.sim.past_jobs import past_run
 from weft.sim.results.report import write_report
 from weft.sim.results.run_result import Floats, PolicyRun
 from weft.sim.results.summary import completion_s, queueing_s, summarise
@@ -66,7 +66,7 @@ def live(client: weft.Client, policy: str) -> PolicyRun:
     for job in jobs:
         if job["state"] != "SUCCEEDED":
             raise SystemExit(f"job {job['id']} has {job['state'].lower()}: {job['reason']}")
-    return lived_run(policy, jobs, {job_id: client.events(job_id) for job_id in ids}, client.nodes())
+    return past_run(policy, jobs, {job_id: client.events(job_id) for job_id in ids}, client.nodes())
 
 
 def side_by_side(runs: list[PolicyRun]) -> str:

@@ -117,10 +117,10 @@ def test_of_several_spans_with_the_same_load_the_longest_is_taken():
     like=names, jobs=st.integers(99, 300), devices=st.integers(1, 16), seed=st.integers(0, 99), other=st.integers(0, 99)
 )
 def test_a_seed_gives_the_same_bytes_and_another_seed_others(like, jobs, devices, seed, other):
-    wishes = LoadSpec(like, jobs, 0.9, devices, seed, tenants=3)
-    text = plain_csv(generate(wishes))
-    assert plain_csv(generate(wishes)) == text
-    assert (plain_csv(generate(replace(wishes, seed=other))) == text) == (other == seed)
+    spec = LoadSpec(like, jobs, 0.9, devices, seed, tenants=3)
+    text = plain_csv(generate(spec))
+    assert plain_csv(generate(spec)) == text
+    assert (plain_csv(generate(replace(spec, seed=other))) == text) == (other == seed)
 
 
 @settings(max_examples=20, deadline=None)

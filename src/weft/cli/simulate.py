@@ -138,12 +138,12 @@ def _quota(text: str) -> tuple[str, int]:
 
 def _past(traces: tuple[str, ...], first: int | None) -> PastJobs:
     from weft.client import Client
-    from weft.sim.past_jobs import lived
+    from weft.sim.past_jobs import past_jobs
 
     if traces:
         raise InputError("--history stands in place of a trace", f"leave out {traces[0]}, or leave out --history")
     with Client() as client:
-        return lived(client.history(limit=MOST_JOBS), client.nodes(), first)
+        return past_jobs(client.history(limit=MOST_JOBS), client.nodes(), first)
 
 
 def _compare(past: PastJobs, results: Results) -> None:

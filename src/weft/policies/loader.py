@@ -1,4 +1,4 @@
-"""Policies as people ask for them: a name with parameters, a file of their own, or an object of a program."""
+"""Policies as users ask for them: a name with parameters, a file of their own, or an object of a program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NamedPolicy:
     source: PolicySource
     arguments: Mapping[str, Any]
     parameters: Mapping[str, Any]
-    """All of them, defaults included, as plain JSON values."""
+    """All parameters, defaults included, as plain JSON values."""
 
     def build(self) -> PolicyBase:
         """A fresh one, for one run."""
@@ -122,10 +122,10 @@ def _is_maker(thing: Any) -> bool:
     return isinstance(thing, type) or (callable(thing) and not hasattr(thing, "decide"))
 
 
-# ---- Parameters of a policy as people write them, read the way the policy's function declares them.
+# ---- Parameters of a policy as text, read the way the policy's function declares them.
 
 MOST_SHOWN = 16
-"""A longer list of values is told by its length."""
+"""Of a longer list of values only the length is shown."""
 
 
 def declared(thing: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -160,7 +160,7 @@ def plain(value: Any) -> Any:
 
 
 def as_typed(value: Any) -> str:
-    """What one would type to get this value."""
+    """The text that gives this value."""
     if isinstance(value, tuple | list):
         return LIST_MARK.join(as_typed(each) for each in value)
     if isinstance(value, bool):
@@ -198,7 +198,7 @@ def _kinds(parameter: inspect.Parameter) -> list[ValueKind]:
     return [KINDS.get(each, UNDECLARED) for each in sorted(choices, key=lambda each: each is not NoneType)]
 
 
-# ---- Where a policy comes from: handed over by a program, or found in a file of the user's.
+# ---- Where a policy comes from: an object in a program, or a name in a user's file.
 
 
 class PolicySource(Protocol):
@@ -251,7 +251,7 @@ def _is_own(thing: Any, module: ModuleType) -> bool:
     return (inspect.isfunction(thing) or inspect.isclass(thing)) and thing.__module__ == module.__name__
 
 
-# ---- One value as people write it: numbers, lists with slashes, files of numbers, none. ValueError: it is not that.
+# ---- One value as text: numbers, lists with slashes, files of numbers, none. ValueError: it is not that.
 
 LIST_MARK = "/"
 NOTHING = ("none", "off")

@@ -108,8 +108,8 @@ class Policy(PolicyBase):
             leaving = {each.job_id for each in sharing.withdrawals}
             sharing = replace(sharing, offers=view.within_bounds(sharing.offers, leaving))
         gains = self.migration.gains(view) if self.migration else ()
-        told = self.order.notes()
-        return replace(sharing, notes=[*sharing.notes, *gains, *told]) if gains or told else sharing
+        notes = self.order.notes()
+        return replace(sharing, notes=[*sharing.notes, *gains, *notes]) if gains or notes else sharing
 
     def _decide_to_share(self, view: View) -> Plan:
         """As the planner decides, with moves that pay; jobs that are granted devices are put into lanes for guests to
@@ -118,8 +118,8 @@ class Policy(PolicyBase):
         planned = plan = self._planned(view)
         if self.migration is not None:
             if self.planner.may_place_anew:
-                plan = self.migration.spared(view, planned, self._place_for)
-            plan = self.migration.added(view, plan, self.order, self.match, self.place)
+                plan = self.migration.with_moves_instead(view, planned, self._place_for)
+            plan = self.migration.with_moves(view, plan, self.order, self.match, self.place)
         if plan.grants is not planned.grants:  # something is moved
             self.planner.forget()
         if not plan.grants:
@@ -141,7 +141,7 @@ class Policy(PolicyBase):
         plan = staying.heed(view, self.planner.decide(view))
         if staying.wake_at < plan.wake_at:
             plan = replace(plan, wake_at=staying.wake_at)
-        return migration.told(view, plan) if migration else plan
+        return migration.with_guests_moved(view, plan) if migration else plan
 
     def _place_for(self, job: Job) -> Placer:
         """Of this decision, seeing what is kept for others."""
@@ -166,7 +166,7 @@ class Policy(PolicyBase):
         return by_priority(line, lambda job: self.order.rank(view, job)) if view.has_exceptions else line
 
     def positions(self, view: View) -> QueuePositions | None:
-        """The same for few of them, without looking at all; None if only `waiting_line` can tell."""
+        """The same for few of them, without looking at all; None if only `waiting_line` knows."""
         return self.planner.positions(view)
 
     def recall(self, services: Iterable[float]) -> None:

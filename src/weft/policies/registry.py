@@ -157,7 +157,7 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "pack_limit": "Gangs whose skew is above it are kept on as few nodes as possible. Skew is by how much longer a "
         "step takes when the gang is spread: 0.2 is a fifth.",
         "quantum_s": "Seconds after which running jobs are compared with waiting ones again.",
-        "bypass_limit_s": "Seconds of waiting after which a job goes before all others, and nobody passes it by while "
+        "bypass_limit_s": "Seconds of waiting after which a job goes before all others, and no job passes it by while "
         "the devices that are there could hold it.",
         "max_share": "The part of all devices that one tenant may hold at once, above 0 and up to 1.",
         "alpha": "The part of the tenants, those with the least progress, that compete for free devices, above 0 and "
@@ -174,7 +174,7 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "convert_after_s": "Seconds that a job without a class of its own waits for its tenant's quota; then it is "
         "like an opportunistic one.",
         "guests": "How many jobs at most may use what one holder leaves idle; of a larger gang, one on each device.",
-        "in_lane": "How the members of a lane take turns, a step each: fair (who has had the least time), pack (steps "
+        "in_lane": "How the members of a lane take turns, a step each: fair (least time used), pack (steps "
         "in the order they come), fifo (the first job that came) or srtf (the least remaining time). In all of them a "
         "job opens a lane of its own while memory allows. To the simulator, which knows no steps, pack is fair.",
         "lanes": "How many lanes at most a device has; those in one take turns.",

@@ -108,13 +108,13 @@ class Table:
 def read_table(path: Path, fitted: Fitted) -> Table:
     """Pairs of single-device jobs, from a file of steps per second. A pair at 0 did not run: it was not measured."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        given = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the interference file {path} cannot be read: {error}", f"a JSON file: {FORM}") from error
     except json.JSONDecodeError as error:
         raise InputError(f"{path} is not JSON: {error}", FORM) from error
     try:
-        pairs = {plain(kind): _of_one_type(jobs) for kind, jobs in told.items()}
+        pairs = {plain(kind): _of_one_type(jobs) for kind, jobs in given.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not a table of measured pairs: {error!r}", FORM) from error
     if not any(beside for jobs in pairs.values() for beside in jobs.values()):

@@ -27,9 +27,9 @@ from weft.sim.world import Speeds, World
 
 NO_OUTAGE = (math.inf, "", math.inf)
 SAVED_EVERY_S = 1800.0
-"""A job saves itself this often: what it has made since is lost when its node fails."""
+"""A job writes a checkpoint this often: later progress is lost when its node fails."""
 MOST_STANDING = 1_000
-"""Wake-ups in a row at one and the same time, and nothing else: then something is wrong with the policy."""
+"""More wake-ups in a row at one instant, and no other event, mean a faulty policy."""
 
 REPORT_EVERY = 256
 """Finished jobs between two reports of progress."""
@@ -51,7 +51,7 @@ class Rows:
 
 
 class Simulation:
-    """One policy over one trace. `run` once; then `jobs`, `timeline` and `events` tell what happened."""
+    """One policy over one trace. `run` once; then `jobs`, `timeline` and `events` are the result."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Simulation:
         self._pause(sim_job, now)
 
     def _check_time_passes(self, due: int, now: float) -> None:
-        """A policy may want to look again very soon, but not for ever."""
+        """A policy may ask to be woken very soon, but not for ever at one instant."""
         is_standing = due == 1 and now - self._woken_s <= EPSILON_S
         self._standing, self._woken_s = self._standing + 1 if is_standing else 0, now
         if self._standing > MOST_STANDING:
@@ -276,7 +276,7 @@ class Simulation:
                     self._wake_at = time_s
 
     def _enter(self, job_id: str, generation: int, allocation: Allocation, rule: Occupant, now: float) -> SimulatedJob:
-        """It computes here from now on, once it has got going."""
+        """It computes here from now on, once it has started or resumed."""
         sim_job = self._live_jobs[job_id]
         is_launched = sim_job.allocation != allocation
         delay_s = self._delay_s(sim_job, allocation, now)
@@ -301,8 +301,8 @@ class Simulation:
         return sim_job
 
     def _delay_s(self, sim_job: SimulatedJob, allocation: Allocation, now: float) -> float:
-        """What it takes to the next step: nothing where it computes already, little where it pauses in memory. One
-        that has not started up yet has that still before it."""
+        """The time to the next step: none where it computes already, little where it is paused in memory. A job
+        that has not started up yet still has to."""
         if not sim_job.last_generation:
             return self._world.startup_s
         if sim_job.allocation != allocation:
@@ -328,7 +328,7 @@ class Simulation:
             heapify(self._to_come)
 
     def _leave(self, sim_job: SimulatedJob, now: float) -> None:
-        """It computes no more where it was."""
+        """It no longer computes where it was."""
         sim_job.settle(now)
         sim_job.startup_left_s = max(0.0, sim_job.paces_from_s - now)
         sim_job.run_s += now - sim_job.started_s

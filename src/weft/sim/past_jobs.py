@@ -1,4 +1,4 @@
-"""A trace of what really happened: the jobs that a weft has run, as its REST API tells of them."""
+"""A trace of what really happened: the jobs that a weft has run, as its REST API lists them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class PastJobs:
         return sum(waits_s) / len(waits_s)
 
 
-def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]], first: int | None = None) -> PastJobs:
+def past_jobs(
+    jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]], first: int | None = None
+) -> PastJobs:
     """How long a job ran is taken as how long it needs; what it waited, in all its attempts, is left to the policy."""
     ran = sorted((job for job in jobs if job["run_s"] > 0), key=_arrival_s)[:first]
     if not ran:
@@ -75,7 +77,7 @@ def _time_s(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def lived_run(
+def past_run(
     policy: str,
     jobs: Sequence[Mapping[str, Any]],
     events: Mapping[str, Sequence[Mapping[str, Any]]],

@@ -142,12 +142,12 @@ class WorkerChannel:
     """How far each run is; its worker writes, the caller reads."""
 
 
-_desk: list[WorkerChannel] = []
+_channel: list[WorkerChannel] = []
 
 
 def _begin(request: Request, finished: MutableSequence[int]) -> None:
     threading.Thread(target=_end_with_caller, daemon=True).start()
-    _desk.append(WorkerChannel(request, finished))
+    _channel.append(WorkerChannel(request, finished))
 
 
 def _end_with_caller() -> None:
@@ -158,7 +158,7 @@ def _end_with_caller() -> None:
 
 
 def _run_at(at: int, named: NamedPolicy) -> PolicyRun:
-    desk = _desk[0]
-    each = run(desk.request, named, lambda count: desk.finished.__setitem__(at, count))
+    channel = _channel[0]
+    each = run(channel.request, named, lambda count: channel.finished.__setitem__(at, count))
     # The caller has the names of the jobs; they would be most of what is sent back.
     return replace(each, jobs=replace(each.jobs, ids=(), tenants=(), classes=()))

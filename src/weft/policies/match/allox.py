@@ -52,7 +52,7 @@ class AlloxMatching:
 
     def __post_init__(self) -> None:
         if not self.n_max >= 1 or self.n_max != int(self.n_max):
-            raise InputError(f"n_max {self.n_max:g} leaves nobody to match", "give 1 or more; the paper uses 50")
+            raise InputError(f"n_max {self.n_max:g} leaves no job to match", "give 1 or more; the paper uses 50")
         if not 0 < self.assume_s < math.inf:
             raise InputError(f"assume_s {self.assume_s:g} is not above 0", "the default is 3600")
 

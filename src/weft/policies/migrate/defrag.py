@@ -33,7 +33,7 @@ class Defragmenter:
     may_move: Callable[[Job, Job], bool]
     """Whether a job may be moved for a gang."""
 
-    def spared(self, plan: Plan) -> Plan:
+    def with_moves_instead(self, plan: Plan) -> Plan:
         """With moves in place of preemptions; the same plan if there are none that do."""
         for grant in plan.grants if plan.evictions else ():
             preempted = self._preempted_for(grant, plan)

@@ -3,7 +3,7 @@
 A move costs the job some of its time: as much as moves were measured to take, and at first as much as is assumed. It
 pays when what is gained, for as long as the job is expected to run on, is more. How long jobs will take is not known;
 the best guess is that one runs as long again as it has run. So what does not pay yet will, at an instant that is known.
-What a move gained is measured and told.
+What a move gained is measured and reported.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Migration:
         """Take in what has been measured since. Called once for each decision, before everything else."""
         self._cost.learn(view)
 
-    def told(self, view: View, plan: Plan) -> Plan:
-        """The plan, with guests that get devices elsewhere told as what they are: moved away from others."""
+    def with_guests_moved(self, view: View, plan: Plan) -> Plan:
+        """The plan; guests that get devices elsewhere are reported as migrations."""
         parted = [grant for grant in plan.grants if leaves_seat(view, grant, plan.evictions)] if view.seated else []
         if not parted:
             return plan
@@ -97,7 +97,7 @@ class Migration:
         grants = [replace(one, reason=reasons.get(one.job_id, one.reason)) for one in plan.grants]
         return replace(plan, grants=grants)
 
-    def spared(self, view: View, plan: Plan, place_for: Callable[[Job], Placer]) -> Plan:
+    def with_moves_instead(self, view: View, plan: Plan, place_for: Callable[[Job], Placer]) -> Plan:
         """The plan, with moves for a gang that lacks no more than a block, instead of preemptions."""
 
         def pays(job: Job, gain: float) -> bool:
@@ -106,7 +106,7 @@ class Migration:
         def may(job: Job, gang: Job) -> bool:
             return self._may_move_for(view, job, gang)
 
-        spared = Defragmenter(view, place_for, pays, may).spared(plan)
+        spared = Defragmenter(view, place_for, pays, may).with_moves_instead(plan)
         if spared is plan:
             return plan
         planned = {grant.job_id for grant in plan.grants}
@@ -114,7 +114,7 @@ class Migration:
             self._gains.expect(moved, moved.alone)
         return replace(spared, wake_at=min(plan.wake_at, view.now + SOON_S))  # the first plan reckoned with preemptions
 
-    def added(self, view: View, plan: Plan, order: QueueOrder, match: Match, place: Placer) -> Plan:
+    def with_moves(self, view: View, plan: Plan, order: QueueOrder, match: Match, place: Placer) -> Plan:
         """The plan with what is worth moving; if nothing is, the same plan, which may wake us."""
         self._hear(view, plan)
         if plan.grants or plan.evictions:
@@ -134,7 +134,7 @@ class Migration:
 
     def gains(self, view: View) -> list[Note]:
         """What the moves were worth, as far as that has been measured by now."""
-        return self._gains.told(view)
+        return self._gains.notes(view)
 
     @property
     def _exchanges(self) -> bool:

@@ -53,7 +53,7 @@ class GandivaOrder(KeyedOrder):
     """What a switch costs: learnt by `Migration`."""
     accounts: ShareAccounts = field(init=False, repr=False)
 
-    rule = "of a server's jobs, who has had the least time for its weight goes next, for a quantum; new jobs go first"
+    rule = "of a server's jobs, the one with the least time for its weight goes next, for a quantum; new jobs go first"
     preempts = True
     returns_home = True
     heeds_measures = True

@@ -24,7 +24,7 @@ class Las(KeyedOrder):
 
     quantum_s: float
 
-    rule = "who has had the least device-time goes first"
+    rule = "the job with the least device-time goes first"
     preempts = True
     drifts = True
 

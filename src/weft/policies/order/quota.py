@@ -58,7 +58,7 @@ class Quotas:
             return True
         if not self.devices:
             return False
-        if view.version != self._version:  # what has changed since may not be told, as after a decision that failed
+        if view.version != self._version:  # changes may be missing, as after a decision that failed
             self._version = view.version
             self.upgraded = self._charge_anew(view)
         elif view.changes:

@@ -36,7 +36,7 @@ class BypassBound(KeyedOrder):
 
     def __post_init__(self) -> None:
         checked_limit_s(self.limit_s)
-        self.rule = f"{self.inner.rule}; but who has waited {span(self.limit_s)} goes before all others"
+        self.rule = f"{self.inner.rule}; but a job that has waited {span(self.limit_s)} goes before all others"
         self.preempts = self.inner.preempts
         self.drifts = self.inner.drifts
         self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first

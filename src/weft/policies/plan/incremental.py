@@ -77,7 +77,7 @@ class IncrementalPlanner:
         return Plan((), (), self._line.wake_at(view.now))
 
     def positions(self, view: View) -> QueuePositions | None:
-        """Of the jobs that wait, as of the view; None if the line does not tell."""
+        """Of the jobs that wait, as of the view; None if that is not known."""
         return positions(self._line, self._order, view)
 
     def forget(self) -> None:

@@ -2,7 +2,7 @@
 
 A job is placed on a server when it first runs: where devices are free, or else where the fewest jobs share them. From
 then on it takes turns with the jobs of that server only, and resumes on the very devices on which it was paused. It
-gets others only by a migration, which is told as one and must pay for itself.
+gets others only by a migration, which is reported as one and must pay for itself.
 
 Between decisions the planner remembers which jobs belong to which server, and from when on a quantum may end there. A
 decision looks only at servers where something has changed or is due; with `looks_at_all`, at all of them.

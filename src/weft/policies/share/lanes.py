@@ -56,9 +56,9 @@ has used since, is what remains now, so a lane need not be told how far its memb
 class _GrantWatch:
     """Whether anything may have changed for the jobs that found no place at the last look.
 
-    Changes tell all but what the plan itself has just done. Of that, who was granted devices last tells, and how many
-    hold some. Who has progressed and computes has not come or gone: if it had left its seat for devices of its own,
-    that was a grant.
+    Changes report all but what the plan itself has just done. That shows in the job that was granted devices last, and
+    how many hold some. A job that has progressed and computes has not come or gone: if it had left its seat for devices
+    of its own, that was a grant.
     """
 
     _holders: tuple[int, str, int] = field(default=(-1, "", 0), init=False, repr=False)
@@ -78,9 +78,9 @@ class Lanes:
 
     in_lane: str = "fair"
     lanes: int = 8
-    """How many of them at most on one device."""
+    """At most so many lanes on one device."""
     members: int = MOST_MEMBERS
-    """How many jobs at most on one device."""
+    """At most so many jobs on one device."""
     effects: SeatEffects = field(default_factory=SeatEffects)
     _review: SeatReview = field(default_factory=SeatReview, init=False, repr=False)
     _news: _GrantWatch = field(default_factory=_GrantWatch, init=False, repr=False)

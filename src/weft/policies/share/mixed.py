@@ -1,4 +1,4 @@
-"""Sharing by `weft`: peers are packed, all other guests use what a holder leaves idle."""
+"""How `weft` shares devices: peers are packed, all other guests use what a holder leaves idle."""
 
 from __future__ import annotations
 

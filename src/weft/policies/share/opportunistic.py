@@ -47,7 +47,7 @@ def is_quiet(job: Job, busy: float) -> bool:
     return job.alone is not None and job.alone.utilisation < busy
 
 
-# ---- Guests that are held back and get next to nothing: their holder leaves no time idle, whatever it did before.
+# ---- Throttled guests that get next to nothing: their holder leaves no time idle, whatever it did before.
 
 STEPS = 10
 """A rate is known after so many, warm-up and all."""
@@ -178,9 +178,9 @@ class _SeatReport:
 
 @dataclass
 class SeatEffects:
-    """Each is told what it makes beside the others, once for each seat, and so is who holds a device, once for each
-    set of guests that are held back for it; and again when that has moved. Of those that are packed their verdict
-    tells."""
+    """Each guest has a note on its rate beside the others, once for each seat, and so has a holder, once for each
+    set of guests that are throttled for it; and again when that has moved. Packed jobs have a verdict
+    instead."""
 
     _told: dict[str, _SeatReport] = field(default_factory=dict, init=False, repr=False)
 

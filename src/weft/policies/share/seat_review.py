@@ -16,7 +16,7 @@ from weft.policies.share.candidates import Candidate, candidates_with_guests, gu
 
 @dataclass
 class SeatReview:
-    """Only devices with guests are visited, and all of them only when it is not told what has changed."""
+    """Only devices with guests are visited, and all of them only when changes may be missing."""
 
     _version: int = field(default=-1, init=False, repr=False)
     _charged: frozenset[str] = field(default=frozenset(), init=False, repr=False)

@@ -1,4 +1,4 @@
-"""What one run was worth to the people who waited for it, as a few plain numbers."""
+"""A run in a few plain numbers: completion times, delays, fairness, utilisation."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def queueing_s(jobs: JobTable) -> Floats:
 
 
 def finish_time_fairness(jobs: JobTable) -> Floats:
-    """ρ of each job, NaN where it says nothing: a job that takes no time, or less than a float can tell."""
+    """ρ of each job, NaN where it says nothing: a job that takes no time, or less than a float resolves."""
     jct_s = completion_s(jobs)
     rho = np.full(len(jct_s), np.nan)
     np.divide(jct_s, jobs.alone_s, out=rho, where=(jobs.alone_s > 0) & (jct_s > 0))

@@ -72,7 +72,7 @@ def dash(index: int) -> str:
 
 
 def _cdf(name: str, title: str, labels: Sequence[str], values: Sequence[Floats]) -> Figure:
-    # A logarithmic axis has no zero, and nobody minds a delay of less than a second.
+    # A logarithmic axis has no zero, and a delay of less than a second does not matter.
     lines = [cumulative(np.maximum(seconds, 1.0), CDF_POINTS) for seconds in values]
     traces = [
         _line(index, label, line, "%{text} or less: %{y:.1%}") | {"text": [duration(x) for x in line[0].tolist()]}

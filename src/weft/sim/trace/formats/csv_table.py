@@ -29,7 +29,7 @@ class Sheet:
     batch_of: Callable[[Cells], RowBatch]
     synonyms: Mapping[str, str] = field(default_factory=dict)
     optional: tuple[str, ...] = ()
-    """All other columns that mean something; if empty, nobody is told of those that do not."""
+    """All other columns that mean something; if empty, those that do not are not reported."""
 
     @property
     def needs(self) -> str:
