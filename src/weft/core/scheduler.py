@@ -50,7 +50,7 @@ class Scheduler:
         return [*self.decide(now), *self.share(now)]
 
     def decide(self, now: float) -> list[Command]:
-        """Who holds which devices: one decision on what has been recorded. Then comes `share`.
+        """Which job holds which devices: one decision on what has been recorded. Then comes `share`.
 
         A policy that fails has changed nothing; ask again.
         """
@@ -75,7 +75,7 @@ class Scheduler:
         return [*ledger.take_stops(), *commands]
 
     def share(self, now: float) -> list[Command]:
-        """Who sits where as a guest, once it is clear who holds what: proposed, checked and committed likewise."""
+        """Which jobs compute as guests, once it is clear which hold devices: proposed, checked, committed likewise."""
         ledger = self.ledger
         try:
             proposed = self._policy.seat(View(ledger, self._changes, now))
@@ -106,7 +106,7 @@ class Scheduler:
             if self.ledger.unordered and not isinstance(event, COMING):
                 self.ledger.reorder()
             if type(event) is Woken:
-                self._wake_at = math.inf  # the wish is fulfilled, even if it was too early
+                self._wake_at = math.inf  # the request is fulfilled, even if it was too early
             try:
                 RECORDERS[type(event)](self.ledger, event, now)
             except WeftError as error:
@@ -132,7 +132,7 @@ class Scheduler:
         self.ledger.version += 1
 
     def change_policy(self, policy: Decider) -> None:
-        """From the next decision on. Nobody who runs is disturbed by the change itself."""
+        """From the next decision on. No running job is disturbed by the change itself."""
         self._policy = completed(policy)
         self._wake_at = math.inf
         self.ledger.version += 1

@@ -45,7 +45,7 @@ TURNS: Mapping[str, Callable[[Job, float], Turns]] = MappingProxyType(
     }
 )
 """Which member of a lane has the next turn: the one that has used the least time; the one that has waited longest, so
-that steps run in the order they come; the first that came; who has the least remaining time.
+that steps run in the order they come; the first that came; the one with the least remaining time.
 
 The turn is of the least base + weight × microseconds used since it joined: what remained when it joined, less what it
 has used since, is what remains now, so a lane need not be told how far its members are.

@@ -166,7 +166,7 @@ MOVED, MOVED_HZ = 0.05, 0.1
 class _SeatReport:
     """The neighbours, and the rate beside them; the ratio is to the rate alone, None while that is not known."""
 
-    company: Hashable
+    neighbours: Hashable
     ratio: float | None
     rate_hz: float
 
@@ -182,45 +182,45 @@ class SeatEffects:
     set of guests that are throttled for it; and again when that has moved. Packed jobs have a verdict
     instead."""
 
-    _told: dict[str, _SeatReport] = field(default_factory=dict, init=False, repr=False)
+    _reported: dict[str, _SeatReport] = field(default_factory=dict, init=False, repr=False)
 
     def notes(self, view: View, leaving: Container[str] = ()) -> list[Note]:
         """Not for guests that leave: that has its own reason."""
         if not view.seated:
-            self._told.clear()
+            self._reported.clear()
             return []
         found = []
         for change, job in view.changes:
             if change is Change.LEFT and job.id not in view.jobs:
-                self._told.pop(job.id, None)
+                self._reported.pop(job.id, None)
             elif change is Change.MEASURED and job.id not in leaving:
                 found += self._note(view, job)
         return found
 
     def _note(self, view: View, job: Job) -> list[Note]:
-        company = _neighbours_told(view, job)
-        if job.measured is None or company is None:
+        neighbours = _noted_neighbours(view, job)
+        if job.measured is None or neighbours is None:
             return []
-        rate_hz, alone_hz, before = job.measured.rate_hz, _alone_hz(view, job), self._told.get(job.id)
-        now = _SeatReport(company, round(rate_hz / alone_hz, 3) if alone_hz else None, rate_hz)
-        if before is not None and before.company == company and not before.has_moved(now):
+        rate_hz, alone_hz, before = job.measured.rate_hz, _alone_hz(view, job), self._reported.get(job.id)
+        now = _SeatReport(neighbours, round(rate_hz / alone_hz, 3) if alone_hz else None, rate_hz)
+        if before is not None and before.neighbours == neighbours and not before.has_moved(now):
             return []
-        self._told[job.id] = now
+        self._reported[job.id] = now
         beside = _named(job.measured.neighbours)
         if now.ratio is None:
             return [Note(job.id, Reason(Code.BESIDE_ONLY, (beside, rate_hz)))]
         return [Note(job.id, Reason(Code.BESIDE, (beside, now.ratio)))]
 
 
-def _neighbours_told(view: View, job: Job) -> Hashable:
+def _noted_neighbours(view: View, job: Job) -> Hashable:
     """The neighbours that a note would be about; None if there is nothing to note."""
     if job.measured is None or job.measured.generation != job.generation or not job.measured.neighbours:
         return None
     if job.seating:
         holder = holder_of_seat(view, job)
         is_of_now = holder is None or holder.id in job.measured.neighbours
-        is_to_be_told = is_of_now and (job.seating.is_throttled or job.seating.lane)
-        return (job.generation, holder.id if holder else "") if is_to_be_told else None
+        is_noted = is_of_now and (job.seating.is_throttled or job.seating.lane)
+        return (job.generation, holder.id if holder else "") if is_noted else None
     if not job.is_running:
         return None  # it has just lost its devices
     seated = [view.seated[each] for each in job.measured.neighbours if each in view.seated]

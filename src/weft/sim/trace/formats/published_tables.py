@@ -41,7 +41,7 @@ def _helios_batch(cells: Cells) -> RowBatch:
         arrival_s=cells.times("submit_time"),
         duration_s=cells.seconds("duration"),
         gang_size=cells.counts("gpu_num"),
-        # Quota belongs to the virtual cluster there; a user is one of the many people who share it.
+        # Quota belongs to the virtual cluster there; a user is one of the many people sharing it.
         tenants=cells.texts("vc", blank="default"),
     )
 
