@@ -57,7 +57,7 @@ class View:
 
     @property
     def jobs_waiting(self) -> int:
-        return self._ledger.jobs_waiting
+        return len(self.jobs) - len(self.running) - self._ledger.jobs_held
 
     @property
     def has_exceptions(self) -> bool:

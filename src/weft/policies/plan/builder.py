@@ -111,9 +111,10 @@ class PlanBuilder(ABC, Generic[P]):
         if home is not None and room.holds(home):
             self._give_free(job, home)
             return True
+        free = room.free_for(job.spec)
         for kind in kinds:
             if room.total.get(kind, 0) >= job.gang_size:
-                placement = place.choose(job.spec, room.groups[kind], room.free_for(job.spec))
+                placement = place.choose(job.spec, room.groups[kind], free)
                 if placement is not None:
                     self._give_free(job, placement)
                     return True
