@@ -14,7 +14,7 @@ import weft
 from figures import Figure
 from live import weft_here
 from weft.core.values import Cluster, JobSpec, Node
-from weft.sim.history import lived_run
+from weft.sim.past_jobs import past_run
 from weft.sim.results.summary import summarise
 from weft.sim.trace import TraceJob
 
@@ -93,4 +93,4 @@ def _lived_s(policy: str) -> float:
             ids.append(client.submit([sys.executable, str(TRAIN), str(steps)]))
         jobs = [client.wait(job_id) for job_id in ids]
         events = {job_id: client.events(job_id) for job_id in ids}
-        return summarise(lived_run(policy, jobs, events, client.nodes())).mean_jct_s
+        return summarise(past_run(policy, jobs, events, client.nodes())).mean_jct_s

@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 
 from weft.core.job import Job
 from weft.core.sharing import Offer
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.quota import Classed
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.quota import QuotaClasses
 from weft.policies.policy import Policy
 from weft.policies.share.candidates import Candidate
-from weft.policies.share.mixed import Guests
-from weft.policies.share.opportunistic import Filling
+from weft.policies.share.mixed import MixedSharing
+from weft.policies.share.opportunistic import IdleFill
 
 
 @dataclass
-class Beside(Filling):
-    def offer(self, spot: Candidate, guest: Job) -> Offer:
-        offer = super().offer(spot, guest)
+class Beside(IdleFill):
+    def offer(self, candidate: Candidate, guest: Job) -> Offer:
+        offer = super().offer(candidate, guest)
         return replace(offer, seating=replace(offer.seating, is_throttled=False))
 
 
 def naive() -> Policy:
-    order = Classed(Arrival(strict=False))
-    return Policy(order, share=Guests(order, None, Beside(), has_lanes=False))
+    order = QuotaClasses(Fifo(strict=False))
+    return Policy(order, share=MixedSharing(order, None, Beside(), has_lanes=False))

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from weft.sim.history import lived_run
+from weft.sim.past_jobs import past_run
 from weft.sim.results.report import write_report
-from weft.sim.results.run_result import Floats, Run
+from weft.sim.results.run_result import Floats, PolicyRun
 from weft.sim.results.summary import completion_s, queueing_s, summarise
 
 TRAIN = Path(__file__).with_name("train.py")
@@ -55,7 +55,7 @@ def weft_here(policy: str) -> Iterator[weft.Client]:
             subprocess.run([*command, "down", "--stop-jobs"], env=env, check=True)
 
 
-def live(client: weft.Client, policy: str) -> Run:
+def live(client: weft.Client, policy: str) -> PolicyRun:
     """Submit each job when its time has come, wait for them all, and keep what happened."""
     begun_s = time.monotonic()
     ids = []
@@ -66,10 +66,10 @@ def live(client: weft.Client, policy: str) -> Run:
     for job in jobs:
         if job["state"] != "SUCCEEDED":
             raise SystemExit(f"job {job['id']} has {job['state'].lower()}: {job['reason']}")
-    return lived_run(policy, jobs, {job_id: client.events(job_id) for job_id in ids}, client.nodes())
+    return past_run(policy, jobs, {job_id: client.events(job_id) for job_id in ids}, client.nodes())
 
 
-def side_by_side(runs: list[Run]) -> str:
+def side_by_side(runs: list[PolicyRun]) -> str:
     """A line a job: how long it waited in all, and how long after its submission it ended. Then what it comes to."""
     waits = [np.maximum(0.0, queueing_s(run.jobs)) for run in runs]
     ends = [completion_s(run.jobs) for run in runs]

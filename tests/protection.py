@@ -12,7 +12,7 @@ from weft.core.sharing import holders
 def unprotected(ledger: Ledger, is_guaranteed: Callable[[Job], bool]) -> list[tuple[str, str]]:
     """Every guaranteed holder with a guest beside it that nobody holds back. After a decision there is none.
 
-    Who is guaranteed is what the policy's classes say (`Classed.is_guaranteed`), or what a replay knows of them.
+    Who is guaranteed is what the policy's classes say (`QuotaClasses.is_guaranteed`), or what a replay knows of them.
     """
     held = holders(ledger)
     found = {

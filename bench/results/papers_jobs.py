@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from weft.core.values import JobClass, JobSpec
-from weft.sim.generate import Wishes, generate
+from weft.sim.generate import LoadSpec, generate
 from weft.sim.trace import Trace, TraceJob, read_trace
 
 FORTY = Path(__file__).parents[2] / "tests" / "fixtures" / "allox-40.csv"
@@ -67,7 +67,7 @@ def two_tenants(jobs: str, load: str, who: str, seed: str) -> Trace:
 
 def _production(jobs: int, load: float, devices: int, seed: int) -> list[TraceJob]:
     # Of its arrivals only the shape is kept: any load does that so many jobs can offer.
-    drawn = generate(Wishes("philly", jobs, 0.1 * jobs / devices, devices, seed=seed))
+    drawn = generate(LoadSpec("philly", jobs, 0.1 * jobs / devices, devices, seed=seed))
     rows = list(zip(drawn.arrival_s.tolist(), drawn.duration_s.tolist(), drawn.gang_size.tolist(), strict=True))
     cut = [(arrival_s, min(duration_s, LONGEST_S), min(gang, 16)) for arrival_s, duration_s, gang in rows]
     span_s = sum(duration_s * gang for _, duration_s, gang in cut) / (load * devices)

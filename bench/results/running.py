@@ -18,7 +18,7 @@ from weft.core.values import JobClass
 from weft.policies.loader import policies_asked
 from weft.sim.engine import Simulation
 from weft.sim.request import Request, cluster_text, parse_cluster
-from weft.sim.results.run_result import Run
+from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.summary import completion_s, queueing_s, summarise
 from weft.sim.trace import TraceJob
 from weft.sim.world import Habits, World, load_world
@@ -80,7 +80,7 @@ def run(task: Task) -> tuple[Task, Outcome]:
     simulation.run()
     cpu_s = time.process_time() - started_s
     gc.enable()
-    done = Run(
+    done = PolicyRun(
         policy=named.label,
         parameters={},
         trace=trace.name,
@@ -97,7 +97,7 @@ def run(task: Task) -> tuple[Task, Outcome]:
     return task, outcome
 
 
-def _outcome(done: Run, classes: list[JobClass]) -> Outcome:
+def _outcome(done: PolicyRun, classes: list[JobClass]) -> Outcome:
     jobs = done.jobs
     work_s = float((jobs.gang_size * jobs.alone_s).sum())
     numbers: dict[str, Any] = asdict(summarise(done))
@@ -111,7 +111,7 @@ def _outcome(done: Run, classes: list[JobClass]) -> Outcome:
     return numbers
 
 
-def _of_class(done: Run, inside: NDArray[np.bool_]) -> dict[str, float]:
+def _of_class(done: PolicyRun, inside: NDArray[np.bool_]) -> dict[str, float]:
     jobs = done.jobs
     timed = inside & (jobs.alone_s > 0)
     slower = jobs.run_s[timed] / jobs.alone_s[timed]

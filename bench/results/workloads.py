@@ -13,7 +13,7 @@ from pathlib import Path
 import papers_jobs
 
 from weft.core.values import JobClass, JobSpec
-from weft.sim.generate import Wishes, generate
+from weft.sim.generate import LoadSpec, generate
 from weft.sim.trace import Trace, TraceJob, read_trace
 
 FOLDER = Path(os.environ.get("TRACES", "../shared/traces"))
@@ -53,7 +53,7 @@ def _with_class(job: TraceJob) -> TraceJob:
 
 
 def generated(like: str, load: str, jobs: str, devices: str, seed: str) -> Trace:
-    drawn = generate(Wishes(like, int(jobs), float(load), int(devices), seed=int(seed), tenants=TENANTS))
+    drawn = generate(LoadSpec(like, int(jobs), float(load), int(devices), seed=int(seed), tenants=TENANTS))
     columns = (drawn.arrival_s, drawn.duration_s, drawn.gang_size, drawn.tenant)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return Trace.of(

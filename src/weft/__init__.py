@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from weft.client import Client
     from weft.core.values import JobSpec
     from weft.node.task import attach
-    from weft.policies.base import KeyedOrder
+    from weft.policies.order.keyed import KeyedOrder
     from weft.policies.policy import Policy
     from weft.runtime.sdk import checkpoint, init, report, step, steps
     from weft.sim.api import simulate
@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 HOMES = {
     "Client": "weft.client",
     "JobSpec": "weft.core.values",
-    "KeyedOrder": "weft.policies.base",
+    "KeyedOrder": "weft.policies.order.keyed",
     "Policy": "weft.policies.policy",
     "Trace": "weft.sim.trace",
     "TraceJob": "weft.sim.trace",

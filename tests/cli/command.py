@@ -11,7 +11,7 @@ Weft = Callable[..., Result]
 
 BY_NAME = '''
 from weft import KeyedOrder, Policy
-from weft.policies.order.fifo import Arrival
+from weft.policies.order.fifo import Fifo
 
 
 class ByName(KeyedOrder):
@@ -25,15 +25,15 @@ class ByName(KeyedOrder):
 
 
 def composed(strict=True, note=None):
-    return Policy(Arrival(strict))
+    return Policy(Fifo(strict))
 
 
-READY = Policy(Arrival(False))
+READY = Policy(Fifo(False))
 
 
 class Handmade:
     def __init__(self, share: float):
-        self.policy = Policy(Arrival(False))
+        self.policy = Policy(Fifo(False))
 
     def decide(self, view):
         return self.policy.decide(view)

@@ -9,7 +9,7 @@ from weft.core.commands import Seating
 from weft.core.job import Job
 from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Offer, Sharing, Withdrawal, fits, holders, seated_lane
+from weft.core.sharing import Offer, Sharing, Withdrawal, seated_lane
 from weft.core.view import Decider, View
 from weft.policies.loader import policies_asked
 
@@ -58,16 +58,16 @@ class Restless(Hosting):
         super().__init__(policy, [])
 
     def seat(self, view: View) -> Sharing:
-        held = holders(view.ledger)
+        held = view.holders()
         leaving = [job for job in view.seated.values() if (int(view.now) + int(job.tie[1])) % 3 == 0]
         there = {
             (node, device): [
                 *([(held[node, device], held[node, device].lane)] if (node, device) in held else []),
                 *((one, seated_lane(one)) for one in view.guests.get((node, device), ()) if one not in leaving),
             ]
-            for node, mask in enumerate(view.ledger.free_masks)
+            for node, mask in enumerate(view.free_masks)
             for device in range(view.nodes[node].device_count if view.is_present[node] else 0)
-            if not view.ledger.blocked_masks[node] >> device & 1
+            if not view.blocked_masks[node] >> device & 1
         }
         offers: list[Offer] = []
         for job in view.jobs.values():
@@ -75,7 +75,7 @@ class Restless(Hosting):
                 continue
             lane = 1 + int(job.tie[1]) % 2 if job.gang_size == 1 else 0
             for places in _gangs(sorted(there), job.gang_size):
-                if all(fits(view.ledger, device, [*there[device], (job, lane)]) for device in places):
+                if all(view.fits(device, [*there[device], (job, lane)]) for device in places):
                     for device in places:
                         there[device].append((job, lane))
                     mask = sum(1 << device for _, device in places)

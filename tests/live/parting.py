@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from weft.policies.migrate.migration import Migration
-from weft.policies.order.fifo import Arrival
+from weft.policies.order.fifo import Fifo
 from weft.policies.policy import Policy
 from weft.policies.share.lanes import Lanes
 
 
 def policy() -> Policy:
-    return Policy(Arrival(strict=False), share=Lanes(lanes=1), migration=Migration(1.0))
+    return Policy(Fifo(strict=False), share=Lanes(lanes=1), migration=Migration(1.0))

@@ -12,19 +12,19 @@ from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import Decider
 from weft.policies.base import Placer
 from weft.policies.migrate.migration import Migration
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.quota import Classed
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.quota import QuotaClasses
 from weft.policies.policy import Policy
-from weft.policies.share.mixed import Guests
-from weft.policies.share.opportunistic import Filling
+from weft.policies.share.mixed import MixedSharing
+from weft.policies.share.opportunistic import IdleFill
 
 GB = 1 << 30
 
 
 def filling(place: Placer | None = None, migration: Migration | None = None, **parameters: Any) -> Policy:
     """As antman has it: whoever waits fills what holders leave idle."""
-    order = Classed(Arrival(strict=False))
-    share = Guests(order, None, Filling(**parameters), has_lanes=False)
+    order = QuotaClasses(Fifo(strict=False))
+    share = MixedSharing(order, None, IdleFill(**parameters), has_lanes=False)
     return Policy(order, place=place, share=share, migration=migration)
 
 

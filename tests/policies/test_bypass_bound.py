@@ -10,8 +10,8 @@ from sharing_words import Stage
 
 from weft.core.events import Finished, Held, Lost, Released, Woken
 from weft.core.values import JobClass
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.quota import Classed
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.quota import QuotaClasses
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 
@@ -47,7 +47,7 @@ def test_an_overdue_job_keeps_its_place_to_its_end() -> None:
 
 
 def with_quotas(from_scratch: bool, **quotas: int) -> Stage:
-    order = Classed(Arrival(strict=False))
+    order = QuotaClasses(Fifo(strict=False))
     stage = Stage(Policy(order, bypass_limit_s=BOUND_S, from_scratch=from_scratch), 2)
     stage.scheduler.ledger.tenants.quotas = quotas
     return stage

@@ -8,8 +8,8 @@ from sharing_words import GB, Stage, told
 from weft.core.events import Cancelled, Finished, Held, Lost, Released, Submitted
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobClass, JobSpec
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.quota import GUARANTEED_FIRST, OPPORTUNISTIC_LAST, Classed
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.quota import GUARANTEED_FIRST, OPPORTUNISTIC_LAST, QuotaClasses
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 
@@ -21,12 +21,12 @@ class Classes(Stage):
     """First come, first served within a class, on one node."""
 
     def __init__(self, devices: int, convert_after_s: float = 0.0, **quotas: int) -> None:
-        self.order = Classed(Arrival(strict=False), convert_after_s)
+        self.order = QuotaClasses(Fifo(strict=False), convert_after_s)
         super().__init__(Policy(self.order), devices)
         self.scheduler.ledger.tenants.quotas = quotas
 
-    def standing(self, name: str) -> int:
-        return self.order.standing(self.job(name))
+    def class_rank(self, name: str) -> int:
+        return self.order.class_rank(self.job(name))
 
     def why(self, name: str) -> str:
         return str(self.scheduler.reason(name, self.now))
@@ -37,7 +37,7 @@ def test_without_quotas_all_are_peers_but_those_that_want_to_be_opportunistic() 
     stage.submit(0.0, "a", job_class=JobClass.GUARANTEED)
     stage.submit(0.0, "b")
     stage.submit(0.0, "c", **FREE)
-    assert [stage.standing(name) for name in "abc"] == [GUARANTEED_FIRST, GUARANTEED_FIRST, OPPORTUNISTIC_LAST]
+    assert [stage.class_rank(name) for name in "abc"] == [GUARANTEED_FIRST, GUARANTEED_FIRST, OPPORTUNISTIC_LAST]
 
 
 def test_a_job_is_charged_to_its_tenants_quota_when_it_comes() -> None:
@@ -46,7 +46,7 @@ def test_a_job_is_charged_to_its_tenants_quota_when_it_comes() -> None:
     stage.submit(0.0, "b", gang_size=2, tenant="ada")
     stage.submit(0.0, "c", tenant="ada")
     stage.submit(0.0, "d", tenant="bo")
-    assert [stage.standing(name) for name in "abcd"] == [
+    assert [stage.class_rank(name) for name in "abcd"] == [
         GUARANTEED_FIRST,
         OPPORTUNISTIC_LAST,
         GUARANTEED_FIRST,
@@ -78,7 +78,7 @@ def test_who_asked_to_be_guaranteed_waits_for_quota_though_devices_are_free() ->
     stage = Classes(3, ada=1, bo=1)
     stage.submit(0.0, "a", tenant="ada", **SURE)
     stage.submit(1.0, "beyond", tenant="ada", **SURE)
-    assert (stage.running, stage.standing("beyond")) == ({"a"}, GUARANTEED_FIRST)
+    assert (stage.running, stage.class_rank("beyond")) == ({"a"}, GUARANTEED_FIRST)
     assert stage.why("beyond") == "needs 1 device within the quota of tenant ada; in use of its 1: 1"
     stage.tell(3.0, Finished("a", 1))
     assert (stage.running, stage.order.charged) == ({"beyond"}, {"beyond": 1})
@@ -112,12 +112,12 @@ def test_who_left_its_class_to_us_is_converted_after_waiting_for_quota() -> None
     stage = Classes(2, convert_after_s=600.0, ada=1)
     stage.submit(0.0, "a", tenant="ada")
     stage.submit(10.0, "b", tenant="ada")
-    assert (stage.running, stage.standing("b")) == ({"a"}, GUARANTEED_FIRST)
+    assert (stage.running, stage.class_rank("b")) == ({"a"}, GUARANTEED_FIRST)
     assert stage.why("b").endswith("in use of its 1: 1; opportunistic after 10 min of waiting")
     stage.tell(609.0)
     assert stage.running == {"a"}
     stage.tell(611.0)
-    assert (stage.running, stage.standing("b"), stage.job("b").since_s) == ({"a", "b"}, OPPORTUNISTIC_LAST, 610.0)
+    assert (stage.running, stage.class_rank("b"), stage.job("b").since_s) == ({"a", "b"}, OPPORTUNISTIC_LAST, 610.0)
 
 
 def test_who_could_never_be_within_its_quota_does_not_wait_for_it() -> None:
@@ -160,7 +160,7 @@ def test_when_quota_frees_the_first_that_came_is_upgraded_and_may_preempt() -> N
     stage.submit(2.0, "second", tenant="ada")
     stage.submit(3.0, "x", tenant="bo")
     stage.tell(4.0, Finished("a", 1))
-    assert [stage.standing(name) for name in ("first", "second")] == [GUARANTEED_FIRST, OPPORTUNISTIC_LAST]
+    assert [stage.class_rank(name) for name in ("first", "second")] == [GUARANTEED_FIRST, OPPORTUNISTIC_LAST]
     assert stage.running == {"first"}
 
 
@@ -190,7 +190,7 @@ def test_a_job_that_comes_and_is_cancelled_in_one_instant_is_not_charged_for_eve
     stage.tell(0.0, Submitted(JobSpec("z", tenant="ada")))
     stage.tell(1.0, Submitted(JobSpec("a", tenant="ada")), Cancelled("z"), Cancelled("a"))
     stage.submit(2.0, "b", tenant="ada")
-    assert (stage.order.charged, stage.standing("b")) == ({"b": 1}, GUARANTEED_FIRST)
+    assert (stage.order.charged, stage.class_rank("b")) == ({"b": 1}, GUARANTEED_FIRST)
 
 
 def test_who_left_while_the_policy_could_not_look_is_charged_no_more() -> None:
@@ -209,7 +209,7 @@ def test_new_quotas_count_from_the_next_decision_on_by_arrival() -> None:
     stage.submit(0.0, "a", "b", tenant="ada")
     stage.scheduler.ledger.tenants.quotas = {"ada": 1}
     stage.tell(1.0)
-    assert [stage.standing(name) for name in "ab"] == [GUARANTEED_FIRST, OPPORTUNISTIC_LAST]
+    assert [stage.class_rank(name) for name in "ab"] == [GUARANTEED_FIRST, OPPORTUNISTIC_LAST]
     stage.scheduler.ledger.tenants.quotas = {}
     stage.tell(2.0)
-    assert [stage.standing(name) for name in "ab"] == [GUARANTEED_FIRST, GUARANTEED_FIRST]
+    assert [stage.class_rank(name) for name in "ab"] == [GUARANTEED_FIRST, GUARANTEED_FIRST]

@@ -18,15 +18,15 @@ from weft.core.reasons import Reason
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.core.view import View
-from weft.policies.base import KeyedOrder
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.quota import Classed
-from weft.policies.order.starvation import Bounded
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.keyed import KeyedOrder
+from weft.policies.order.quota import QuotaClasses
+from weft.policies.order.starvation import BypassBound
 from weft.policies.order.tiresias import ServiceQueues
 from weft.policies.placement import Consolidated, SkewAware
-from weft.policies.plan.draft import placement_of
 from weft.policies.plan.node_groups import NodeGroup
-from weft.policies.plan.reservation import Kept, Reservations
+from weft.policies.plan.preemption import placement_of
+from weft.policies.plan.reservation import Reservation, Reservations
 from weft.policies.policy import Policy
 from weft.sim.engine import Simulation
 from weft.sim.trace import Trace, TraceJob
@@ -49,11 +49,11 @@ steady = settings(
 
 
 def arrival(convert_after_s: float) -> Policy:
-    return Policy(Classed(Arrival(strict=False), convert_after_s), place=Consolidated())
+    return Policy(QuotaClasses(Fifo(strict=False), convert_after_s), place=Consolidated())
 
 
 def queues(convert_after_s: float) -> Policy:
-    order = Classed(ServiceQueues((4.0, 20.0)), convert_after_s)
+    order = QuotaClasses(ServiceQueues((4.0, 20.0)), convert_after_s)
     return Policy(order, place=SkewAware(0.2), bypass_limit_s=30.0)
 
 
@@ -68,14 +68,14 @@ class Twin:
         self._plain = Policy(other.order, match=other.match, place=other.place, from_scratch=True)
 
     @property
-    def order(self) -> Classed:
+    def order(self) -> QuotaClasses:
         order = self.fast.order
-        inner = order.inner if isinstance(order, Bounded) else order
-        assert isinstance(inner, Classed)
+        inner = order.inner if isinstance(order, BypassBound) else order
+        assert isinstance(inner, QuotaClasses)
         return inner
 
     @property
-    def kept(self) -> dict[str, Kept]:
+    def kept(self) -> dict[str, Reservation]:
         return kept_by(self.fast)
 
     def decide(self, view: View) -> Plan:
@@ -85,7 +85,7 @@ class Twin:
         return self.fast.explain(view, job)
 
 
-def kept_by(policy: Policy) -> dict[str, Kept]:
+def kept_by(policy: Policy) -> dict[str, Reservation]:
     reservations = policy.planner.reservations
     assert isinstance(reservations, Reservations)
     return dict(reservations.kept)

@@ -7,8 +7,8 @@ from sharing_words import Stage
 
 from weft.core.events import Cancelled, Finished, NodeLost
 from weft.core.values import JobClass
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.quota import Classed
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.quota import QuotaClasses
 from weft.policies.placement import Consolidated
 from weft.policies.policy import Policy
 
@@ -21,7 +21,7 @@ class Reserving(Stage):
     """Gangs on as few nodes as possible, first come, first served."""
 
     def __init__(self, *sizes: int, from_scratch: bool = False, **quotas: int) -> None:
-        policy = Policy(Classed(Arrival(strict=False)), place=Consolidated(), from_scratch=from_scratch)
+        policy = Policy(QuotaClasses(Fifo(strict=False)), place=Consolidated(), from_scratch=from_scratch)
         super().__init__(policy, *sizes)
         self.scheduler.ledger.tenants.quotas = quotas
 

@@ -13,7 +13,7 @@ from weft.core.events import Cancelled, Event, Finished, Measured, NodeJoined, N
 from weft.core.values import JobClass, JobSpec, Node
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
-from weft.policies.share.mixed import Guests
+from weft.policies.share.mixed import MixedSharing
 
 
 def look(stage: Stage, now: float, utilisation: float = 0.3) -> None:
@@ -45,8 +45,8 @@ def pass_time(stage: Stage, until_s: float) -> None:
         look(stage, stage.now + 2.0)
 
 
-def guests_of(policy: Policy) -> Guests:
-    assert isinstance(policy.share, Guests)
+def guests_of(policy: Policy) -> MixedSharing:
+    assert isinstance(policy.share, MixedSharing)
     return policy.share
 
 
@@ -195,7 +195,7 @@ def test_nobody_guaranteed_ever_holds_a_device_beside_a_guest_that_is_not_held_b
                 stage.tell(now)
             case "node", bool(is_lost):
                 stage.tell(now, *_node(stage, is_lost))
-        if isinstance(policy.share, Guests):
+        if isinstance(policy.share, MixedSharing):
             assert unprotected(stage.scheduler.ledger, policy.share.classes.is_guaranteed) == []
 
 

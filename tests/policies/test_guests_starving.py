@@ -12,7 +12,7 @@ from weft.core.commands import Seat, Unseat
 from weft.core.events import Finished, Grown, Measured
 from weft.core.values import JobClass
 from weft.policies.registry import POLICIES
-from weft.policies.share.opportunistic import Starving
+from weft.policies.share.opportunistic import StarvationGuard
 
 
 def filled(policy: str = "antman", sizes: tuple[int, ...] = (1,)) -> Stage:
@@ -114,7 +114,7 @@ def test_a_guest_of_which_nothing_was_heard_while_nobody_held_its_device_is_watc
         seated = {"guest": guest}
         return SimpleNamespace(now=now, jobs=seated, seated=seated, running=running, changes=())
 
-    starving = Starving()
+    starving = StarvationGuard()
     starving.watch_all(at(0.0))
     assert starving.withdrawn(at(1200.0)) == []
     assert starving.next_look_s == 1500.0

@@ -9,9 +9,10 @@ from weft.core.events import DevicesBlocked, Finished, Held, NodeJoined, NodeLos
 from weft.core.job import Job
 from weft.core.values import JobSpec, Node
 from weft.core.view import View
-from weft.policies.order.gandiva import Rotation
+from weft.policies.order.gandiva import GandivaOrder
 from weft.policies.placement import Compact, Consolidated
-from weft.policies.plan.free_devices import Room, home_of, make_way_home
+from weft.policies.plan.free_devices import FreeDevices, home_of
+from weft.policies.plan.preemption import make_way_home
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 
@@ -19,12 +20,12 @@ EVERYWHERE = ("any",)
 
 
 def turns() -> Policy:
-    return Policy(Rotation(60.0, 1e9))
+    return Policy(GandivaOrder(60.0, 1e9))
 
 
-def room_of(*sizes: int) -> Room:
+def room_of(*sizes: int) -> FreeDevices:
     stage = Stage(turns(), *sizes)
-    return Room(View(stage.scheduler.ledger, (), 0.0))
+    return FreeDevices(View(stage.scheduler.ledger, (), 0.0))
 
 
 def that_ran_on(*allocation: tuple[int, int], skew: float | None = None) -> Job:

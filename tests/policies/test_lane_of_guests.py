@@ -9,7 +9,7 @@ from sharing_words import GB, Stage
 from weft.core.events import Finished, Measured
 from weft.core.reasons import Code
 from weft.policies.registry import POLICIES
-from weft.policies.share.mixed import Guests
+from weft.policies.share.mixed import MixedSharing
 from weft.sim.colocation import Fitted
 from weft.sim.world import World
 
@@ -118,7 +118,7 @@ def test_many_small_peers_end_sooner_beside_a_packed_pair_in_turns_than_in_pairs
     makespan_s = {}
     for has_lanes in (True, False):
         policy = POLICIES["weft"]()
-        assert isinstance(policy.share, Guests)
+        assert isinstance(policy.share, MixedSharing)
         policy.share.has_lanes = has_lanes
         makespan_s[has_lanes] = max(by_id(run(jobs, cluster((1, 1, "any")), policy, SMALL), "finish_s").values())
     assert makespan_s[True] < 0.7 * makespan_s[False]

@@ -28,13 +28,13 @@ from weft.core.events import (
 from weft.core.job import Job
 from weft.core.memory import Memory, needed_bytes
 from weft.core.scheduler import Scheduler
-from weft.core.sharing import Offer, Sharing, holders, members_on
+from weft.core.sharing import Offer, Sharing
 from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import View
-from weft.policies.base import Order
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.gandiva import Rotation
-from weft.policies.order.las import Attained
+from weft.policies.base import QueueOrder
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.order.las import Las
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.lanes import LaneRoom, Lanes
@@ -314,14 +314,14 @@ class Plainly(Lanes):
         return sharing
 
     def plainly(self, view: View) -> list[tuple[str, Seating]]:
-        held, found = holders(view.ledger), []
+        held, found = view.holders(), []
         usable = [
             (node, at)
             for node, there in enumerate(view.nodes)
             for at in range(there.device_count)
-            if view.is_present[node] and not view.ledger.blocked_masks[node] >> at & 1
+            if view.is_present[node] and not view.blocked_masks[node] >> at & 1
         ]
-        devices = {device: members_on(view.ledger, device, held) for device in usable}
+        devices = {device: view.members_on(device, held) for device in usable}
         for waiting in view.jobs.values():
             may_sit = waiting.is_waiting and waiting.seating is None and waiting.gang_size == 1
             for device in sorted(devices, key=lambda one: (len(devices[one]), one)) if may_sit else ():
@@ -342,10 +342,10 @@ class Plainly(Lanes):
         return chosen_plainly(node.memory_bytes or 0, together, job.memory, self.lanes)
 
 
-ORDERS: list[Callable[[], Order]] = [
-    lambda: Arrival(strict=False),
-    lambda: Attained(2.0),
-    lambda: Rotation(3.0, 50.0),
+ORDERS: list[Callable[[], QueueOrder]] = [
+    lambda: Fifo(strict=False),
+    lambda: Las(2.0),
+    lambda: GandivaOrder(3.0, 50.0),
 ]
 HAPPENINGS = (
     *("submit", "submit", "measure", "measure", "measure", "finish", "finish", "lose", "lose"),
@@ -357,7 +357,7 @@ MIXED = Cluster((Node("n0", 2, "V100", 60), Node("n1", 2, "K80", 40), Node("n2",
 class Anything:
     """What is told to happen to a scheduler happens to whoever is next in number."""
 
-    def __init__(self, order: Order, lanes: int, members: int) -> None:
+    def __init__(self, order: QueueOrder, lanes: int, members: int) -> None:
         policy = Policy(order, share=Plainly(lanes=lanes, members=members))
         self.stage = Stage(policy)
         self.stage.scheduler = Scheduler(MIXED, policy)
@@ -416,7 +416,7 @@ class Anything:
 )
 @settings(max_examples=200, derandomize=True, database=None, deadline=None, phases=(Phase.generate,))
 def test_nobody_is_overlooked_whatever_happens(
-    order: Callable[[], Order], lanes: int, members: int, story: list[tuple[str, int, float]]
+    order: Callable[[], QueueOrder], lanes: int, members: int, story: list[tuple[str, int, float]]
 ) -> None:
     anything = Anything(order(), lanes, members)
     for what, number, pause_s in story:
@@ -435,7 +435,7 @@ class Watched(Lanes):
 
 def test_those_who_wait_are_looked_at_only_when_something_has_changed_for_them() -> None:
     share = Watched()
-    stage = Stage(Policy(Arrival(strict=False), share=share), 1)
+    stage = Stage(Policy(Fifo(strict=False), share=share), 1)
     stage.submit(0.0, "a", "b", memory_bytes=10 * GB)
     stage.tell(1.0)
     stage.tell(2.0, Progressed("a", 1, 7.0))

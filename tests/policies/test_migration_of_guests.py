@@ -9,8 +9,8 @@ from weft.core.commands import Start
 from weft.core.events import Finished, NodeJoined, NodeLost
 from weft.core.values import JobClass, Node
 from weft.policies.migrate.migration import Migration
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.gandiva import Rotation
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.gandiva import GandivaOrder
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.lanes import Lanes
@@ -21,7 +21,7 @@ VACATED = NodeJoined(Node("n1", 1, "any", 16 * GB))
 
 def packing(cost_s: float | None = 30.0) -> Policy:
     """Turns that are long; with None nobody is moved for a gain."""
-    return Policy(Rotation(1000.0, 1e9), share=Packing(), migration=None if cost_s is None else Migration(cost_s))
+    return Policy(GandivaOrder(1000.0, 1e9), share=Packing(), migration=None if cost_s is None else Migration(cost_s))
 
 
 def packed_pair(policy: Policy | None = None, speed: float = 0.6, **described: object) -> Stage:
@@ -134,7 +134,7 @@ def test_who_is_held_back_and_not_to_be_moved_stays() -> None:
 
 
 def in_lanes(from_scratch: bool) -> Policy:
-    return Policy(Arrival(strict=False), share=Lanes(), migration=Migration(1e6), from_scratch=from_scratch)
+    return Policy(Fifo(strict=False), share=Lanes(), migration=Migration(1e6), from_scratch=from_scratch)
 
 
 @pytest.mark.parametrize("from_scratch", [False, True])

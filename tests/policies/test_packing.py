@@ -10,8 +10,8 @@ from weft.core.commands import Seat
 from weft.core.errors import InputError
 from weft.core.events import Cancelled, Held, Measured, NodeJoined, NodeLost, Released, Submitted
 from weft.core.values import JobSpec, Node
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.gandiva import Rotation
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.gandiva import GandivaOrder
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.packing import Packing
@@ -22,7 +22,7 @@ from weft.sim.world import World
 
 def packing(quantum_s: float = 1e6, **parameters: float) -> Policy:
     """With a quantum so long that nobody takes turns unless it is told."""
-    return Policy(Rotation(quantum_s, 1e9), share=Packing(**parameters))
+    return Policy(GandivaOrder(quantum_s, 1e9), share=Packing(**parameters))
 
 
 def two_in_turns(policy: Policy | None = None, **described: object) -> Stage:
@@ -396,7 +396,7 @@ def test_who_is_told_of_twice_at_once_backs_off_once() -> None:
 def test_many_who_do_not_pay_beside_a_holder_shut_nobody_out_who_may() -> None:
     """Of a sweep one was tried, and the others are of its kind."""
     share = Packing()
-    stage = Stage(Policy(Arrival(strict=False), share=share), 1)
+    stage = Stage(Policy(Fifo(strict=False), share=share), 1)
     stage.submit(0.0, "holder", model="quiet")
     sweep = [f"sweep{i}" for i in range(20)]
     stage.submit(1.0, *sweep, memory_bytes=GB, model="sweep")

@@ -9,13 +9,13 @@ from sharing_words import Stage
 from weft.core.commands import Start
 from weft.core.errors import InputError
 from weft.core.events import Measured
-from weft.policies.order.gandiva import FIRST_S, Rotation
+from weft.policies.order.gandiva import FIRST_S, GandivaOrder
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 
 
 def rotation(quantum_s: float = 60.0, quantum_steps: float = 1e9) -> Policy:
-    return Policy(Rotation(quantum_s, quantum_steps))
+    return Policy(GandivaOrder(quantum_s, quantum_steps))
 
 
 def run_s(stage: Stage) -> dict[str, float]:

@@ -15,14 +15,14 @@ from weft.core.errors import InputError
 from weft.core.events import Finished, Held, Measured, Released, Submitted
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec, check_spec
-from weft.policies.order.gandiva import Rotation
+from weft.policies.order.gandiva import GandivaOrder
 from weft.policies.policy import Policy
 
 RATES_HZ = (0.5, 2.0, 3.3, 5.1, 7.7, 40.0)
 
 
 def stage_of(*sizes: int, quantum_s: float = 60.0, quantum_steps: float = 100.0) -> Stage:
-    return Stage(Policy(Rotation(quantum_s, quantum_steps)), *sizes)
+    return Stage(Policy(GandivaOrder(quantum_s, quantum_steps)), *sizes)
 
 
 def run_s(stage: Stage) -> dict[str, float]:

@@ -15,7 +15,7 @@ from weft.core.sharing import Device, devices_of
 from weft.core.values import Cluster, JobSpec, Node
 from weft.sim.colocation import rates_on
 from weft.sim.engine import Simulation
-from weft.sim.simulated_job import Living
+from weft.sim.simulated_job import SimulatedJob
 from weft.sim.trace import Trace, TraceJob
 
 SHARING = [variant for name in POLICIES for variant in variants_of(name) if build(variant).share is not None]
@@ -68,12 +68,12 @@ class Watched(Simulation):
     def _computing(self) -> list[Any]:
         return [job for job in self.scheduler.ledger.jobs.values() if job.is_computing]
 
-    def _expected(self, living: Living) -> tuple[float, float]:
+    def _expected(self, living: SimulatedJob) -> tuple[float, float]:
         rate = min(self._rate_there(device, living) for device in living.devices)
         assert living.pace == pytest.approx(rate * living.usual_pace, rel=1e-9)
         return living.pace, living.paces_from_s
 
-    def _rate_there(self, device: Device, living: Living) -> float:
+    def _rate_there(self, device: Device, living: SimulatedJob) -> float:
         there = [
             self._living[job.id]
             for job in sorted(self._computing(), key=lambda job: not job.is_running)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.sim.results.run_result import JobTable, Run, Timeline
+from weft.sim.results.run_result import JobTable, PolicyRun, Timeline
 
 
 def job_table(
@@ -36,10 +36,12 @@ def job_table(
     )
 
 
-def make_run(jobs: JobTable, policy: str = "fifo", parameters: Mapping[str, Any] | None = None, **changes: Any) -> Run:
+def make_run(
+    jobs: JobTable, policy: str = "fifo", parameters: Mapping[str, Any] | None = None, **changes: Any
+) -> PolicyRun:
     changes.setdefault("device_count", 4)
     changes.setdefault("timeline", timeline_of(jobs))
-    return Run(
+    return PolicyRun(
         policy=policy,
         parameters=parameters if parameters is not None else {"quantum_s": 60.0},
         trace=changes.pop("trace", "sample"),
@@ -63,7 +65,9 @@ def timeline_of(jobs: JobTable) -> Timeline:
     return Timeline(times[order], np.cumsum(held[order]), np.cumsum(waiting[order]))
 
 
-def synthetic_run(policy: str, *, jobs: int = 500, slowness: float = 1.0, seed: int = 3, **parameters: Any) -> Run:
+def synthetic_run(
+    policy: str, *, jobs: int = 500, slowness: float = 1.0, seed: int = 3, **parameters: Any
+) -> PolicyRun:
     """A plausible run: the same jobs for every policy, which wait longer the slower the policy is."""
     chance = np.random.default_rng(seed)
     arrival_s = np.sort(chance.uniform(0, 6 * 86_400, jobs))

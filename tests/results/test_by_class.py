@@ -15,10 +15,10 @@ from weft.core.values import JobClass
 from weft.policies import POLICIES
 from weft.policies.loader import policies_asked
 from weft.sim.api import Results
-from weft.sim.results.output import as_json, write_csv
 from weft.sim.results.report import write_report
 from weft.sim.results.report.narrative import what_happened
-from weft.sim.results.run_result import Run
+from weft.sim.results.result_files import as_json, write_csv
+from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.summary import ClassSummary, summarise
 from weft.sim.results.text_table import render_table
 
@@ -26,17 +26,17 @@ CLASSES = ["guaranteed", "guaranteed", "opportunistic"]
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-def run(policy: str, *finish_s: float, heeds_classes: bool = False) -> Run:
+def run(policy: str, *finish_s: float, heeds_classes: bool = False) -> PolicyRun:
     table = job_table([0.0] * 3, finish_s, [10.0] * 3, classes=CLASSES)
     return make_run(table, policy, heeds_classes=heeds_classes)
 
 
-def heeding_and_not() -> list[Run]:
+def heeding_and_not() -> list[PolicyRun]:
     """The one that heeds classes is better for the guaranteed jobs, and worse over all."""
     return [run("peers", 40.0, 50.0, 10.0), run("classed", 20.0, 20.0, 300.0, heeds_classes=True)]
 
 
-def text_of(runs: list[Run]) -> str:
+def text_of(runs: list[PolicyRun]) -> str:
     text = io.StringIO()
     render_table(runs, Console(file=text, width=80))
     return text.getvalue()

@@ -12,14 +12,14 @@ from make_runs import job_table, make_run
 from weft.sim.results.report import axes
 from weft.sim.results.report.figures import Figure, figures
 from weft.sim.results.report.narrative import what_happened
-from weft.sim.results.run_result import Run
+from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.summary import BIN_NAMES, CLASS_NAMES, summarise
 
 SECONDS = st.one_of(st.just(0.0), st.floats(1e-3, 10.0), st.floats(1.0, 1e9))
 
 
 @st.composite
-def several_runs(draw: st.DrawFn) -> list[Run]:
+def several_runs(draw: st.DrawFn) -> list[PolicyRun]:
     """One policy or more over the same jobs; zeros, huge ratios, and classes or kinds that no job has."""
     count = draw(st.integers(1, 6))
 
@@ -38,7 +38,7 @@ def several_runs(draw: st.DrawFn) -> list[Run]:
     return runs
 
 
-def drawn(runs: list[Run]) -> list[Figure]:
+def drawn(runs: list[PolicyRun]) -> list[Figure]:
     return figures(runs, [run.policy for run in runs], [summarise(run) for run in runs])
 
 
@@ -52,7 +52,7 @@ def position(axis: dict[str, Any], value: Any) -> float:
 
 @settings(max_examples=150, deadline=None)
 @given(several_runs())
-def test_every_axis_has_labelled_ticks_within_its_range(runs: list[Run]) -> None:
+def test_every_axis_has_labelled_ticks_within_its_range(runs: list[PolicyRun]) -> None:
     for figure in drawn(runs):
         for name in ("xaxis", "yaxis"):
             axis = figure.layout[name]
@@ -66,7 +66,7 @@ def test_every_axis_has_labelled_ticks_within_its_range(runs: list[Run]) -> None
 
 @settings(max_examples=150, deadline=None)
 @given(several_runs())
-def test_bars_start_at_zero_and_are_as_long_as_what_they_stand_for(runs: list[Run]) -> None:
+def test_bars_start_at_zero_and_are_as_long_as_what_they_stand_for(runs: list[PolicyRun]) -> None:
     summaries = [summarise(run) for run in runs]
     for figure in drawn(runs):
         if figure.name not in ("kinds", "classes"):
@@ -87,7 +87,7 @@ def test_bars_start_at_zero_and_are_as_long_as_what_they_stand_for(runs: list[Ru
 
 @settings(max_examples=150, deadline=None)
 @given(several_runs())
-def test_no_category_is_without_data_and_none_with_data_is_missing(runs: list[Run]) -> None:
+def test_no_category_is_without_data_and_none_with_data_is_missing(runs: list[PolicyRun]) -> None:
     for figure in drawn(runs):
         if figure.name in ("kinds", "classes"):
             shown = {name for trace in figure.traces for name in trace["y"]}
@@ -97,7 +97,7 @@ def test_no_category_is_without_data_and_none_with_data_is_missing(runs: list[Ru
 
 @settings(max_examples=50, deadline=None)
 @given(several_runs())
-def test_no_line_leaves_its_figure(runs: list[Run]) -> None:
+def test_no_line_leaves_its_figure(runs: list[PolicyRun]) -> None:
     for figure in drawn(runs):
         for trace in figure.traces if figure.name not in ("kinds", "classes") else ():
             for name in ("x", "y"):
@@ -107,7 +107,7 @@ def test_no_line_leaves_its_figure(runs: list[Run]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(several_runs())
-def test_what_happened_can_be_said_of_any_runs(runs: list[Run]) -> None:
+def test_what_happened_can_be_said_of_any_runs(runs: list[PolicyRun]) -> None:
     sentences = what_happened([summarise(run) for run in runs], [run.policy for run in runs])
     for run in runs:
         assert len([each for each in sentences if each.startswith(f"{run.policy}: ")]) == 1

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from weft.sim.history import lived_run
-from weft.sim.results.run_result import Run
+from weft.sim.past_jobs import past_run
+from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.summary import queueing_s, summarise
 
 NODES = [{"name": "here", "devices": [{"type": "cpu"}]}]
@@ -26,7 +26,7 @@ def job(name: str, submitted_s: float, started_s: float, finished_s: float, run_
     return {"id": name, "tenant": "ada", "class": "auto", "gpus": gpus, "run_s": run_s, "preemptions": 0, **times}
 
 
-def a_guest_beside_a_holder() -> Run:
+def a_guest_beside_a_holder() -> PolicyRun:
     """a holds the device for 20 s; b waits 4 s, sits beside it for 10 s at three tenths, and waits until a ends."""
     jobs = [job("a", 0.0, 0.0, 20.0, 20.0), job("b", 2.0, 6.0, 30.0, 13.0)]
     events = {
@@ -35,7 +35,7 @@ def a_guest_beside_a_holder() -> Run:
             (2.0, "Submitted"), (6.0, "Seat"), (12.0, "Noted"), (16.0, "Unseat"), (20.0, "Start"), (30.0, "Ended")
         ),
     }
-    return lived_run("weft", jobs, events, NODES)
+    return past_run("weft", jobs, events, NODES)
 
 
 def test_time_as_a_guest_is_time_on_devices_and_no_waiting() -> None:
@@ -66,7 +66,7 @@ def test_a_guest_holds_nothing() -> None:
 
 def test_a_gang_that_was_preempted_waits_and_holds_nothing_meanwhile() -> None:
     events = told((0.0, "Submitted"), (1.0, "Start"), (3.0, "Preempt"), (5.0, "Start"), (8.0, "Ended"))
-    run = lived_run("weft", [job("a", 0.0, 1.0, 8.0, 5.0, gpus=2)], {"a": events}, NODES)
+    run = past_run("weft", [job("a", 0.0, 1.0, 8.0, 5.0, gpus=2)], {"a": events}, NODES)
     assert run.timeline.devices_held.tolist() == [0, 2, 0, 2, 0]
     assert run.timeline.jobs_waiting.tolist() == [1, 0, 1, 0, 0]
     assert run.jobs.run_s.tolist() == pytest.approx([5.0])

@@ -17,7 +17,7 @@ from make_runs import job_table, make_run, synthetic_run
 
 from weft.sim.results.report import write_report
 from weft.sim.results.report.figures import bucket_means, bucket_peaks, cumulative
-from weft.sim.results.run_result import Run
+from weft.sim.results.run_result import PolicyRun
 
 RUNS = [
     synthetic_run("fifo", restart_s=30.0),
@@ -59,7 +59,7 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> str:
     return report(tmp_path_factory.mktemp("report"), "Sample trace")
 
 
-def report(folder: Path, title: str, runs: Sequence[Run] = RUNS) -> str:
+def report(folder: Path, title: str, runs: Sequence[PolicyRun] = RUNS) -> str:
     path = folder / "report.html"
     write_report(runs, path, title)
     return path.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from make_runs import job_table, make_run, synthetic_run
 
 from weft.core.errors import InputError
 from weft.sim.api import Results
-from weft.sim.results.output import JOB_COLUMNS, as_json
+from weft.sim.results.result_files import JOB_COLUMNS, as_json
 
 RESULTS = Results((synthetic_run("fifo"), synthetic_run("srsf", slowness=0.1)))
 

@@ -7,7 +7,7 @@ from make_runs import job_table, make_run, synthetic_run
 from rich.console import Console
 
 from weft.sim.results.report.rows import duration, groups
-from weft.sim.results.run_result import Run, short_labels
+from weft.sim.results.run_result import PolicyRun, short_labels
 from weft.sim.results.summary import summarise
 from weft.sim.results.text_table import render_table
 
@@ -25,11 +25,11 @@ NAMES = [
 ]
 
 
-def runs(count: int) -> list[Run]:
+def runs(count: int) -> list[PolicyRun]:
     return [synthetic_run(name, slowness=9.0 / (1 + at) ** 3) for at, name in enumerate(NAMES[:count])]
 
 
-def text_of(shown: list[Run], width: int = 80) -> str:
+def text_of(shown: list[PolicyRun], width: int = 80) -> str:
     text = io.StringIO()
     render_table(shown, Console(file=text, width=width))
     return text.getvalue()
@@ -56,7 +56,7 @@ def _cells(line: str, row: list[str]) -> list[str]:
 
 
 def test_each_policys_mean_is_compared_with_the_first() -> None:
-    def took(policy: str, seconds: float) -> Run:
+    def took(policy: str, seconds: float) -> PolicyRun:
         return make_run(job_table([0.0], [seconds], [seconds]), policy)
 
     lines = text_of([took("fifo", 390.0), took("srsf", 100.0), took("slow", 400.0)]).splitlines()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.core.errors import InputError
-from weft.sim.generate import LIKES, Drawn, Wishes, generate, plain_csv
+from weft.sim.generate import LIKES, Drawn, LoadSpec, generate, plain_csv
 from weft.sim.generate.draw import longest_span_s
 from weft.sim.trace import read_trace
 from weft.sim.trace.overview import overview
@@ -24,7 +24,7 @@ PUBLISHED_S = {
 """Quantiles of duration at those levels: all rows of the published tables."""
 ONE_DEVICE_SHARE = {"philly": 0.932, "helios": 0.518, "pai": 0.770}
 WITHIN = 1.25
-MANY = Wishes("philly", jobs=50_000, load=0.9, devices=1024, seed=7)
+MANY = LoadSpec("philly", jobs=50_000, load=0.9, devices=1024, seed=7)
 DAY_S = 86_400
 
 names = st.sampled_from(sorted(LIKES))
@@ -83,7 +83,7 @@ def test_arrivals_go_by_hour_and_weekday(like):
     seed=st.integers(0, 2**64),
 )
 def test_while_jobs_come_they_keep_the_share_busy_that_was_asked_for(like, jobs, load, devices, seed):
-    drawn = generate(Wishes(like, jobs, load, devices, seed))
+    drawn = generate(LoadSpec(like, jobs, load, devices, seed))
     assert len(drawn.arrival_s) == jobs
     assert load_while_jobs_come(drawn, devices) == pytest.approx(load, rel=0.02)
     assert drawn.gang_size.max() <= devices
@@ -91,14 +91,14 @@ def test_while_jobs_come_they_keep_the_share_busy_that_was_asked_for(like, jobs,
 
 def test_what_long_jobs_do_after_the_last_arrival_is_no_part_of_the_load():
     """The longest of them runs for weeks, the others come within days: most of its work is done when they are gone."""
-    drawn = generate(Wishes("philly", 5000, 0.9, 512, seed=1))
+    drawn = generate(LoadSpec("philly", 5000, 0.9, 512, seed=1))
     assert drawn.duration_s.max() > 5 * drawn.arrival_s[-1]
     assert load_while_jobs_come(drawn, 512) == pytest.approx(0.9, rel=0.02)
     assert (drawn.duration_s * drawn.gang_size).sum() > 1.2 * 0.9 * 512 * drawn.arrival_s[-1]
 
 
 def test_a_written_trace_has_the_load_that_was_drawn(tmp_path):
-    drawn = generate(Wishes("pai", 2000, 0.9, 64))
+    drawn = generate(LoadSpec("pai", 2000, 0.9, 64))
     path = tmp_path / "jobs.csv"
     path.write_text(plain_csv(drawn))
     found = overview(read_trace(path))
@@ -117,16 +117,16 @@ def test_of_several_spans_with_the_same_load_the_longest_is_taken():
     like=names, jobs=st.integers(99, 300), devices=st.integers(1, 16), seed=st.integers(0, 99), other=st.integers(0, 99)
 )
 def test_a_seed_gives_the_same_bytes_and_another_seed_others(like, jobs, devices, seed, other):
-    wishes = Wishes(like, jobs, 0.9, devices, seed, tenants=3)
-    text = plain_csv(generate(wishes))
-    assert plain_csv(generate(wishes)) == text
-    assert (plain_csv(generate(replace(wishes, seed=other))) == text) == (other == seed)
+    spec = LoadSpec(like, jobs, 0.9, devices, seed, tenants=3)
+    text = plain_csv(generate(spec))
+    assert plain_csv(generate(spec)) == text
+    assert (plain_csv(generate(replace(spec, seed=other))) == text) == (other == seed)
 
 
 @settings(max_examples=20, deadline=None)
 @given(like=names, jobs=st.integers(2, 300), seed=st.integers(0, 99))
 def test_jobs_come_in_order_and_each_takes_some_time(like, jobs, seed):
-    drawn = generate(Wishes(like, jobs, 0.9, max(1, jobs // 10), seed))
+    drawn = generate(LoadSpec(like, jobs, 0.9, max(1, jobs // 10), seed))
     assert drawn.arrival_s[0] == 0.0
     assert (np.diff(drawn.arrival_s) >= 0).all()
     assert drawn.duration_s.min() >= 1
@@ -143,7 +143,7 @@ def test_load_and_tenants_change_neither_durations_nor_gangs():
 
 def test_the_bytes_of_a_seed_stay_what_they_are():
     """Whoever names a seed in a paper means these jobs, in each later version too."""
-    assert plain_csv(generate(Wishes("helios", 6, 0.4, 8, 1, tenants=2))) == RECORDED
+    assert plain_csv(generate(LoadSpec("helios", 6, 0.4, 8, 1, tenants=2))) == RECORDED
 
 
 def test_the_first_tenant_has_the_most_jobs():

@@ -11,7 +11,7 @@ from weft.core.events import Event
 from weft.core.values import Cluster, JobSpec, Node
 from weft.policies.registry import POLICIES
 from weft.sim.engine import SAVED_EVERY_S, Simulation
-from weft.sim.simulated_job import Living
+from weft.sim.simulated_job import SimulatedJob
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world.world_file import load_world
 
@@ -24,10 +24,10 @@ class Watched(Simulation):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.lost: list[Living] = []
+        self.lost: list[SimulatedJob] = []
         self.reckoned: list[tuple[float, float]] = []
 
-    def _lose(self, living: Living, now: float) -> None:
+    def _lose(self, living: SimulatedJob, now: float) -> None:
         super()._lose(living, now)
         self.lost.append(living)
 

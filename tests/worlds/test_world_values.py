@@ -11,7 +11,7 @@ import pytest
 
 from weft.core.errors import InputError
 from weft.core.values import Cluster, JobSpec, nodes_of
-from weft.sim.colocation import Fitted, HeldBack, Occupant, Profile, Table, rates_on
+from weft.sim.colocation import Fitted, Occupant, Profile, Table, ThrottleEffect, rates_on
 from weft.sim.world import World, load_world
 
 GIB = 1 << 30
@@ -113,7 +113,7 @@ def test_nodes_fail_in_order_and_not_while_they_are_away(tmp_path: Path) -> None
 def test_what_comes_of_holding_guests_back_is_the_worlds_to_say(tmp_path: Path) -> None:
     holder, guest = Occupant(Profile(0.5, 1.0, 1, 1)), Occupant(Profile(1.0, 1.0, 1, 1), is_throttled=True)
     mine = world(tmp_path, "held_back = {filled = 0.9}")
-    assert mine.held_back == HeldBack(0.9, 0.99)
+    assert mine.held_back == ThrottleEffect(0.9, 0.99)
     assert rates_on("any", [holder, guest], mine.interference, mine.held_back) == pytest.approx([0.99, 0.45])
     assert mine.parameters()["world.held_back"] == {"filled": 0.9, "beside": 0.99}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from weft.core import sharing
 from weft.core.commands import Command, Preempt, Seat, Start, Tell, Unseat, WakeAt
@@ -12,10 +12,11 @@ from weft.core.events import Event, Failed, Finished, Held, Lost, Submitted, Wok
 from weft.core.job import Job
 from weft.core.ledger import Change, Ledger
 from weft.core.plan import Eviction, Grant, check
+from weft.core.policy_base import completed
 from weft.core.positions import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
 from weft.core.recording import RECORDERS, begin_due
-from weft.core.sharing import Sharing, Withdrawal
+from weft.core.sharing import Withdrawal
 from weft.core.transitions import State
 from weft.core.values import Cluster
 from weft.core.view import Decider, View
@@ -27,15 +28,13 @@ COMPLETIONS = (Finished, Failed, Lost)
 COMING = (Submitted, Held)
 """Many may be submitted at once: ties are exchanged after the last of them."""
 
-NO_GUESTS = Sharing()
-
 
 class Scheduler:
     """Record, decide, check, commit: one decision for all events of one instant."""
 
     def __init__(self, cluster: Cluster | Ledger, policy: Decider) -> None:
         self.ledger = cluster if isinstance(cluster, Ledger) else Ledger(cluster)
-        self._policy = policy
+        self._policy = completed(policy)
         self._changes: Sequence[tuple[Change, Job]] = ()
         self._wake_at = math.inf
         self._plan_wakes_at = math.inf
@@ -51,7 +50,7 @@ class Scheduler:
         return [*self.decide(now), *self.share(now)]
 
     def decide(self, now: float) -> list[Command]:
-        """Decide which jobs hold which devices, given what was recorded. `share` follows.
+        """Which job holds which devices: one decision on what has been recorded. Then comes `share`.
 
         A policy that fails has changed nothing; ask again.
         """
@@ -76,10 +75,10 @@ class Scheduler:
         return [*ledger.take_stops(), *commands]
 
     def share(self, now: float) -> list[Command]:
-        """Decide which guests use which devices, given their holders: proposed, checked and committed likewise."""
+        """Which jobs compute as guests, once it is clear which hold devices: proposed, checked, committed likewise."""
         ledger = self.ledger
         try:
-            proposed = self._proposed(View(ledger, self._changes, now))
+            proposed = self._policy.seat(View(ledger, self._changes, now))
             sharing.check(proposed, ledger, now)
         except Exception:
             ledger.version += 1
@@ -95,17 +94,6 @@ class Scheduler:
             commands.append(WakeAt(wake_at))
         return commands
 
-    def _proposed(self, view: View) -> Sharing:
-        """What the policy proposes. A policy without guests withdraws those that another policy seated."""
-        seat: Callable[[View], Sharing] | None = getattr(self._policy, "seat", None)
-        if seat is not None:
-            return seat(view)
-        return (
-            Sharing((), [Withdrawal(each, Reason(Code.NO_SHARING)) for each in view.seated])
-            if view.seated
-            else NO_GUESTS
-        )
-
     def record(self, events: Sequence[Event], now: float) -> None:
         """Write down what happened at this instant; the decision on it is still to be made."""
         if now < self._now:
@@ -118,7 +106,7 @@ class Scheduler:
             if self.ledger.unordered and not isinstance(event, COMING):
                 self.ledger.reorder()
             if type(event) is Woken:
-                self._wake_at = math.inf  # the request is served, even if it was too early
+                self._wake_at = math.inf  # the request is fulfilled, even if it was too early
             try:
                 RECORDERS[type(event)](self.ledger, event, now)
             except WeftError as error:
@@ -144,37 +132,33 @@ class Scheduler:
         self.ledger.version += 1
 
     def change_policy(self, policy: Decider) -> None:
-        """From the next decision on. The change itself disturbs no running job."""
-        self._policy = policy
+        """From the next decision on. No running job is disturbed by the change itself."""
+        self._policy = completed(policy)
         self._wake_at = math.inf
         self.ledger.version += 1
 
     def waiting_line(self, now: float) -> list[Job]:
-        """The waiting jobs in the policy's order, by arrival if the policy has none."""
-        view = View(self.ledger, (), now)
-        told: Callable[[View], list[Job]] | None = getattr(self._policy, "waiting_line", None)
-        return told(view) if told else [job for job in self.ledger.jobs.values() if job.is_waiting]
+        """The waiting jobs in the policy's order."""
+        return self._policy.waiting_line(View(self.ledger, (), now))
 
     def positions(self, now: float) -> Positions:
-        """Each waiting job's position; quick if the policy keeps them in order."""
-        told: Callable[[View], Positions | None] | None = getattr(self._policy, "positions", None)
-        kept = told(View(self.ledger, self.ledger.changes, now)) if told else None
+        """The position of each waiting job; quickly, if the policy keeps them in order."""
+        kept = self._policy.positions(View(self.ledger, self.ledger.changes, now))
         return kept or SortedPositions(self.waiting_line(now))
 
     @property
     def rule(self) -> str:
-        """The rule by which the policy orders jobs, in short."""
-        return str(getattr(self._policy, "rule", "") or type(self._policy).__name__)
+        """By which rule the policy orders jobs, in a few words."""
+        return self._policy.rule
 
     @property
     def heeds_classes(self) -> bool:
         """Whether quotas and classes count by the policy."""
-        return bool(getattr(self._policy, "heeds_classes", False))
+        return self._policy.heeds_classes
 
     def is_guaranteed(self, job: Job) -> bool:
-        """Whether it runs as if alone, or is to, by right: within a quota, if the policy heeds quotas."""
-        told: Callable[[Job], bool] | None = getattr(self._policy, "is_guaranteed", None)
-        return told is not None and told(job)
+        """Whether the job runs as if alone, or is to, by right: within a quota, if the policy heeds quotas."""
+        return self._policy.is_guaranteed(job)
 
     def reason(self, job_id: str, now: float) -> Reason | None:
         """Why a live job does not run; None if it does."""

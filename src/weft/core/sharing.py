@@ -66,6 +66,9 @@ class Sharing:
     wake_at: float = math.inf
 
 
+NO_CHANGE = Sharing()
+
+
 @lru_cache(maxsize=1 << 16)
 def devices_of(allocation: Allocation) -> tuple[Device, ...]:
     """The single devices of an allocation. Cached: each search for guests asks for the same allocations."""

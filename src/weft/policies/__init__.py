@@ -1,6 +1,6 @@
-"""Who runs where: stages, the policies composed of them, and what one's own policy needs."""
+"""Scheduling policies: their stages, the policies composed of them, and what a user's own policy needs."""
 
-from weft.policies.base import KeyedOrder
+from weft.policies.order.keyed import KeyedOrder
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 

@@ -1,4 +1,4 @@
-"""Policies as people ask for them: a name with parameters, a file of their own, or an object of a program."""
+"""Policies as users ask for them: a name with parameters, a file of their own, or an object of a program."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from types import MappingProxyType, ModuleType, NoneType, UnionType
 from typing import Any, NamedTuple, Protocol, Union, get_args, get_origin
 
 from weft.core.errors import InputError
+from weft.core.policy_base import PolicyBase, completed
 from weft.core.text import did_you_mean
-from weft.core.view import Decider
-from weft.policies.base import KeyedOrder, Order
+from weft.policies.base import QueueOrder
+from weft.policies.order.keyed import KeyedOrder
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 
@@ -32,9 +33,9 @@ class NamedPolicy:
     source: PolicySource
     arguments: Mapping[str, Any]
     parameters: Mapping[str, Any]
-    """All of them, defaults included, as plain JSON values."""
+    """All parameters, defaults included, as plain JSON values."""
 
-    def build(self) -> Decider:
+    def build(self) -> PolicyBase:
         """A fresh one, for one run."""
         thing = self.source.load()
         made = thing(**self.arguments) if _is_maker(thing) else copy.deepcopy(thing)
@@ -44,13 +45,12 @@ class NamedPolicy:
         if isinstance(policy, Policy):
             policy.parameters = self.parameters
             _check_key(self.label, policy.order)
-        decider: Decider = policy
-        return decider
+        return completed(policy)
 
     @property
     def heeds_classes(self) -> bool:
         """Whether opportunistic jobs yield to others under it; if not, all jobs are peers."""
-        return bool(getattr(self.build(), "heeds_classes", False))
+        return self.build().heeds_classes
 
 
 def policies_asked(policy: Any) -> list[NamedPolicy]:
@@ -111,7 +111,7 @@ def _bound(label: str, name: str, source: PolicySource, texts: Mapping[str, str]
     return NamedPolicy(label, source, arguments, shown)
 
 
-def _check_key(label: str, order: Order) -> None:
+def _check_key(label: str, order: QueueOrder) -> None:
     if isinstance(order, KeyedOrder) and type(order).key is KeyedOrder.key:
         raise InputError(
             f"{label}: {type(order).__name__} has no key", "derive from KeyedOrder and write key(job, now)"
@@ -122,10 +122,10 @@ def _is_maker(thing: Any) -> bool:
     return isinstance(thing, type) or (callable(thing) and not hasattr(thing, "decide"))
 
 
-# ---- Parameters of a policy as people write them, read the way the policy's function declares them.
+# ---- Parameters of a policy as text, read the way the policy's function declares them.
 
 MOST_SHOWN = 16
-"""A longer list of values is told by its length."""
+"""Of a longer list of values only the length is shown."""
 
 
 def declared(thing: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -160,7 +160,7 @@ def plain(value: Any) -> Any:
 
 
 def as_typed(value: Any) -> str:
-    """What one would type to get this value."""
+    """The text that gives this value."""
     if isinstance(value, tuple | list):
         return LIST_MARK.join(as_typed(each) for each in value)
     if isinstance(value, bool):
@@ -198,7 +198,7 @@ def _kinds(parameter: inspect.Parameter) -> list[ValueKind]:
     return [KINDS.get(each, UNDECLARED) for each in sorted(choices, key=lambda each: each is not NoneType)]
 
 
-# ---- Where a policy comes from: handed over by a program, or found in a file of the user's.
+# ---- Where a policy comes from: an object in a program, or a name in a user's file.
 
 
 class PolicySource(Protocol):
@@ -251,7 +251,7 @@ def _is_own(thing: Any, module: ModuleType) -> bool:
     return (inspect.isfunction(thing) or inspect.isclass(thing)) and thing.__module__ == module.__name__
 
 
-# ---- One value as people write it: numbers, lists with slashes, files of numbers, none. ValueError: it is not that.
+# ---- One value as text: numbers, lists with slashes, files of numbers, none. ValueError: it is not that.
 
 LIST_MARK = "/"
 NOTHING = ("none", "off")

@@ -8,20 +8,22 @@ from typing import Any, ClassVar, Protocol
 
 from weft.core.job import Job
 from weft.core.plan import Plan
+from weft.core.policy_base import PolicyBase
 from weft.core.reasons import Reason
-from weft.core.sharing import Sharing, within_bounds
+from weft.core.sharing import Sharing
 from weft.core.view import View
-from weft.policies.base import Admit, Everyone, KeyedOrder, Match, Order, Placer, Sharer
+from weft.policies.base import Admit, AllTenants, Match, Placer, QueueOrder, Sharer
 from weft.policies.match.fastest import Fastest
 from weft.policies.migrate.migration import Migration
-from weft.policies.migrate.unpack import Staying
-from weft.policies.order.gandiva import Rotation
-from weft.policies.order.starvation import Bounded, Bypass
+from weft.policies.migrate.unpack import SeatRetention
+from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.order.keyed import KeyedOrder
+from weft.policies.order.starvation import BypassBound, OverdueJobs
 from weft.policies.order.tenant_queues import by_priority
 from weft.policies.placement import Compact
-from weft.policies.plan.full_scan import ScratchPlanner
+from weft.policies.plan.full_scan import FullScanPlanner
 from weft.policies.plan.incremental import IncrementalPlanner
-from weft.policies.plan.queue_position import LinePositions, explain
+from weft.policies.plan.queue_position import QueuePositions, explain
 from weft.policies.plan.reservation import Reservations
 from weft.policies.plan.server_planner import ServerPlanner
 
@@ -35,32 +37,32 @@ class Planner(Protocol):
         """What is kept for gangs, since the last decision."""
 
     @property
-    def staying(self) -> Staying:
+    def staying(self) -> SeatRetention:
         """Which guests go on where they sit."""
 
     def decide(self, view: View) -> Plan: ...
 
-    def positions(self, view: View) -> LinePositions | None:
+    def positions(self, view: View) -> QueuePositions | None:
         """Of the jobs that wait, if it keeps them in order."""
 
     def forget(self) -> None:
-        """Somebody has changed the plan."""
+        """The plan was changed: what is remembered of it is void."""
 
     def why(self, view: View, job: Job) -> Reason | None:
         """Why a job waits, if that is for a rule of the planner's own."""
 
 
-class Policy:
+class Policy(PolicyBase):
     """Composed of stages; only the order must be named.
 
     `needs_declared_work` says that it looks at declared steps: what it decides then depends on how long jobs
     will take. All other policies decide the same whatever the future holds. `bypass_limit_s` bounds how long a job
-    can wait while others start: see `Bounded`.
+    can wait while others start: see `BypassBound`.
     """
 
     def __init__(
         self,
-        order: Order,
+        order: QueueOrder,
         *,
         admit: Admit | None = None,
         match: Match | None = None,
@@ -72,9 +74,9 @@ class Policy:
         from_scratch: bool = False,
     ) -> None:
         if isinstance(order, KeyedOrder) and bypass_limit_s is not None:
-            order, bypass_limit_s = Bounded(order, bypass_limit_s), None
+            order, bypass_limit_s = BypassBound(order, bypass_limit_s), None
         self.order = order
-        self.heeds_classes = isinstance(order, KeyedOrder) and order.heeds_classes
+        self.heeds_classes = order.heeds_classes
         self.match = match or Fastest()
         self.place = place or Compact()
         self.share = share
@@ -82,40 +84,42 @@ class Policy:
         self.needs_declared_work = needs_declared_work
         self.parameters: Mapping[str, Any] = {}
         self._is_explained_by_heads = isinstance(order, KeyedOrder) and type(order).why_not is KeyedOrder.why_not
-        self._bypass: Bypass | None = None
+        self._bypass: OverdueJobs | None = None
         self.planner: Planner
-        if isinstance(order, Rotation):
+        if isinstance(order, GandivaOrder):
             self.planner = ServerPlanner(order, self.match, self.place, from_scratch)
         elif isinstance(order, KeyedOrder) and admit is None and not from_scratch and self._can_be_kept(order):
             self.planner = IncrementalPlanner(order, self.match, self.place)
         else:
-            self._bypass = None if bypass_limit_s is None else Bypass(bypass_limit_s)
-            everyone = admit or Everyone()
-            self.planner = ScratchPlanner(everyone, order, self.match, self.place, self._bypass)
-        self.decide = self.planner.decide
-        if share is not None:
-            self.seat = self._seat
-            self.decide = self._decide_to_share
-            self.learns_from_measures = True
+            self._bypass = None if bypass_limit_s is None else OverdueJobs(bypass_limit_s)
+            everyone = admit or AllTenants()
+            self.planner = FullScanPlanner(everyone, order, self.match, self.place, self._bypass)
+        self._decide = self.planner.decide if share is None else self._decide_to_share
+        self.shares = self.learns_from_measures = share is not None
 
-    def _seat(self, view: View) -> Sharing:
-        assert self.share is not None
+    def decide(self, view: View) -> Plan:
+        return self._decide(view)
+
+    def seat(self, view: View) -> Sharing:
+        if self.share is None:
+            return super().seat(view)
         sharing = self.share.seat(view)
-        if view.ledger.exceptions and sharing.offers:
+        if view.has_exceptions and sharing.offers:
             leaving = {each.job_id for each in sharing.withdrawals}
-            sharing = replace(sharing, offers=within_bounds(view.ledger, sharing.offers, leaving))
+            sharing = replace(sharing, offers=view.within_bounds(sharing.offers, leaving))
         gains = self.migration.gains(view) if self.migration else ()
-        told = self.order.notes() if isinstance(self.order, KeyedOrder) else ()
-        return replace(sharing, notes=[*sharing.notes, *gains, *told]) if gains or told else sharing
+        notes = self.order.notes()
+        return replace(sharing, notes=[*sharing.notes, *gains, *notes]) if gains or notes else sharing
 
     def _decide_to_share(self, view: View) -> Plan:
-        """As the planner decides, with moves that pay; who is granted devices is put into a lane for guests to join."""
+        """As the planner decides, with moves that pay; jobs that are granted devices are put into lanes for guests to
+        join."""
         assert self.share is not None
         planned = plan = self._planned(view)
         if self.migration is not None:
             if self.planner.may_place_anew:
-                plan = self.migration.spared(view, planned, self._place_for)
-            plan = self.migration.added(view, plan, self.order, self.match, self.place)
+                plan = self.migration.with_moves_instead(view, planned, self._place_for)
+            plan = self.migration.with_moves(view, plan, self.order, self.match, self.place)
         if plan.grants is not planned.grants:  # something is moved
             self.planner.forget()
         if not plan.grants:
@@ -137,7 +141,7 @@ class Policy:
         plan = staying.heed(view, self.planner.decide(view))
         if staying.wake_at < plan.wake_at:
             plan = replace(plan, wake_at=staying.wake_at)
-        return migration.told(view, plan) if migration else plan
+        return migration.with_guests_moved(view, plan) if migration else plan
 
     def _place_for(self, job: Job) -> Placer:
         """Of this decision, seeing what is kept for others."""
@@ -153,16 +157,16 @@ class Policy:
         return self.order.rule
 
     def is_guaranteed(self, job: Job) -> bool:
-        return isinstance(self.order, KeyedOrder) and self.order.is_guaranteed(job)
+        return self.order.is_guaranteed(job)
 
     def waiting_line(self, view: View) -> list[Job]:
         """The waiting jobs, first the one that goes first."""
         waiting = [job for job in view.jobs.values() if job.is_waiting]
         line = sorted(waiting, key=lambda job: self.order.rank(view, job))
-        return by_priority(line, lambda job: self.order.rank(view, job)) if view.ledger.exceptions else line
+        return by_priority(line, lambda job: self.order.rank(view, job)) if view.has_exceptions else line
 
-    def positions(self, view: View) -> LinePositions | None:
-        """The same for few of them, without looking at all; None if only `waiting_line` can tell."""
+    def positions(self, view: View) -> QueuePositions | None:
+        """The same for few of them, without looking at all; None if only `waiting_line` knows."""
         return self.planner.positions(view)
 
     def recall(self, services: Iterable[float]) -> None:

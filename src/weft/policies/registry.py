@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from weft.policies.match.allox import AlloxMatching, FurthestBehind, ShortestOnEachType
+from weft.policies.match.allox import AlloxMatching, LeastProgress, ShortestOnEachType
 from weft.policies.migrate.cost import MoveCost
 from weft.policies.migrate.migration import Migration
-from weft.policies.migrate.type_swap import Exchange
+from weft.policies.migrate.type_swap import TypeSwap
 from weft.policies.order.capacity import CapacityQueues
 from weft.policies.order.fair import FairTenants
-from weft.policies.order.fifo import Arrival
-from weft.policies.order.gandiva import Rotation
-from weft.policies.order.las import Attained
-from weft.policies.order.quota import Classed
-from weft.policies.order.srtf import Remaining
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.order.las import Las
+from weft.policies.order.quota import QuotaClasses
+from weft.policies.order.srtf import Srtf
 from weft.policies.order.tiresias import GittinsQueues, History, ServiceQueues
 from weft.policies.order.weft_rank import GittinsRank
 from weft.policies.placement import Consolidated, SkewAware
 from weft.policies.policy import Policy
 from weft.policies.share.first_seats import FirstSeats
 from weft.policies.share.lanes import Lanes
-from weft.policies.share.mixed import Guests
-from weft.policies.share.opportunistic import Filling
+from weft.policies.share.mixed import MixedSharing
+from weft.policies.share.opportunistic import IdleFill
 from weft.policies.share.packing import Packing
 
 DOUBLING = tuple(10.0 * 2**i for i in range(22))
@@ -32,27 +32,27 @@ DOUBLING = tuple(10.0 * 2**i for i in range(22))
 
 def fifo() -> Policy:
     """Strict arrival order: the head of the line blocks. No preemption."""
-    return Policy(Arrival(strict=True))
+    return Policy(Fifo(strict=True))
 
 
 def backfill(bypass_limit_s: float | None = None) -> Policy:
     """Arrival order; what does not fit is skipped. No preemption."""
-    return Policy(Arrival(strict=False), bypass_limit_s=bypass_limit_s)
+    return Policy(Fifo(strict=False), bypass_limit_s=bypass_limit_s)
 
 
 def srtf(bypass_limit_s: float | None = None) -> Policy:
     """Shortest remaining time first, for declared work."""
-    return Policy(Remaining(by_service=False), bypass_limit_s=bypass_limit_s, needs_declared_work=True)
+    return Policy(Srtf(by_service=False), bypass_limit_s=bypass_limit_s, needs_declared_work=True)
 
 
 def srsf(bypass_limit_s: float | None = None) -> Policy:
     """Shortest remaining service (time × gang size) first, for declared work."""
-    return Policy(Remaining(by_service=True), bypass_limit_s=bypass_limit_s, needs_declared_work=True)
+    return Policy(Srtf(by_service=True), bypass_limit_s=bypass_limit_s, needs_declared_work=True)
 
 
 def las(quantum_s: float = 600.0, pack_limit: float = 0.2, bypass_limit_s: float | None = None) -> Policy:
     """2D-LAS, continuous: least attained device-seconds first."""
-    return Policy(Attained(quantum_s), place=SkewAware(pack_limit), bypass_limit_s=bypass_limit_s)
+    return Policy(Las(quantum_s), place=SkewAware(pack_limit), bypass_limit_s=bypass_limit_s)
 
 
 def tiresias_l(
@@ -92,7 +92,7 @@ def allox(alpha: float = 0.3, n_max: int = 50, assume_s: float = 3600.0, bypass_
     """AlloX: jobs matched to device types and queue positions at least total completion time. No preemption."""
     return Policy(
         ShortestOnEachType(assume_s),
-        admit=FurthestBehind(alpha),
+        admit=LeastProgress(alpha),
         match=AlloxMatching(n_max, assume_s),
         bypass_limit_s=bypass_limit_s,
         needs_declared_work=True,
@@ -109,21 +109,21 @@ def gandiva(
 ) -> Policy:
     """Gandiva: a server's jobs in turn for a quantum; those that leave devices idle are packed, then kept or undone."""
     cost = MoveCost(migration_s, resume_s)
-    order = Rotation(quantum_s, quantum_steps, cost)
+    order = GandivaOrder(quantum_s, quantum_steps, cost)
     share = Packing(margin, back_off_s)
     return Policy(order, place=Consolidated(), share=share, migration=Migration(migration_s, cost=cost))
 
 
 def antman(busy: float = 0.8, guests: int = 1, convert_after_s: float = 600.0) -> Policy:
     """AntMan: guaranteed jobs within their tenants' quotas, first come, first served; others use what is left idle."""
-    order = Classed(Arrival(strict=False), convert_after_s)
-    share = Guests(order, None, Filling(busy, guests), has_lanes=False)
+    order = QuotaClasses(Fifo(strict=False), convert_after_s)
+    share = MixedSharing(order, None, IdleFill(busy, guests), has_lanes=False)
     return Policy(order, place=Consolidated(), share=share)
 
 
 def salus(in_lane: str = "fair", lanes: int = 1, members: int = 62) -> Policy:
     """Salus: jobs of known memory share devices in lanes, in turns step by step within one, side by side across."""
-    return Policy(Arrival(strict=False), share=Lanes(in_lane, lanes, members), needs_declared_work=in_lane == "srtf")
+    return Policy(Fifo(strict=False), share=Lanes(in_lane, lanes, members), needs_declared_work=in_lane == "srtf")
 
 
 def weft(
@@ -136,13 +136,13 @@ def weft(
     convert_after_s: float = 0.0,
 ) -> Policy:
     """The default: quotas, then 2D-Gittins over what has finished, jobs back where they were, idle time filled."""
-    order = Classed(GittinsRank(thresholds), convert_after_s)
-    share = Guests(order, Packing(margin), Filling(busy), first=FirstSeats(thresholds[0]))
+    order = QuotaClasses(GittinsRank(thresholds), convert_after_s)
+    share = MixedSharing(order, Packing(margin), IdleFill(busy), first=FirstSeats(thresholds[0]))
     return Policy(
         order,
         place=SkewAware(pack_limit),
         share=share,
-        migration=Migration(migration_s, classes=order, exchange=Exchange(order)),
+        migration=Migration(migration_s, classes=order, exchange=TypeSwap(order)),
         bypass_limit_s=bypass_limit_s,
     )
 
@@ -157,7 +157,7 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "pack_limit": "Gangs whose skew is above it are kept on as few nodes as possible. Skew is by how much longer a "
         "step takes when the gang is spread: 0.2 is a fifth.",
         "quantum_s": "Seconds after which running jobs are compared with waiting ones again.",
-        "bypass_limit_s": "Seconds of waiting after which a job goes before all others, and nobody passes it by while "
+        "bypass_limit_s": "Seconds of waiting after which a job goes before all others, and no job passes it by while "
         "the devices that are there could hold it.",
         "max_share": "The part of all devices that one tenant may hold at once, above 0 and up to 1.",
         "alpha": "The part of the tenants, those with the least progress, that compete for free devices, above 0 and "
@@ -174,7 +174,7 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "convert_after_s": "Seconds that a job without a class of its own waits for its tenant's quota; then it is "
         "like an opportunistic one.",
         "guests": "How many jobs at most may use what one holder leaves idle; of a larger gang, one on each device.",
-        "in_lane": "How the members of a lane take turns, a step each: fair (who has had the least time), pack (steps "
+        "in_lane": "How the members of a lane take turns, a step each: fair (least time used), pack (steps "
         "in the order they come), fifo (the first job that came) or srtf (the least remaining time). In all of them a "
         "job opens a lane of its own while memory allows. To the simulator, which knows no steps, pack is fair.",
         "lanes": "How many lanes at most a device has; those in one take turns.",

@@ -13,15 +13,15 @@ from rich.console import Console
 from weft.core.errors import InputError
 from weft.core.values import Cluster
 from weft.core.view import Decider
-from weft.policies.base import KeyedOrder
 from weft.policies.loader import NamedPolicy, policies_asked
+from weft.policies.order.keyed import KeyedOrder
 from weft.sim.request import Misfit, ProgressListener, Request, parse_cluster
-from weft.sim.results.output import JOB_COLUMNS, as_json, class_rows, job_rows, json_text
 from weft.sim.results.report import write_report
-from weft.sim.results.run_result import Run
+from weft.sim.results.result_files import JOB_COLUMNS, as_json, class_rows, job_rows, json_text
+from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.text_table import render_table
-from weft.sim.run import run
 from weft.sim.trace import Trace, TraceJob, read_trace
+from weft.sim.workers import run
 from weft.sim.world import World, load_world
 
 if TYPE_CHECKING:
@@ -107,18 +107,20 @@ def _has_long_file(given: Jobs) -> bool:
 
 
 def _start_server() -> None:
-    from weft.sim.run import start_server
+    from weft.sim.workers import start_server
 
     start_server()
 
 
-def _run_apart(request: Request, asked: Sequence[NamedPolicy], workers: int, watcher: ProgressListener) -> list[Run]:
-    from weft.sim.run import run_apart
+def _run_apart(
+    request: Request, asked: Sequence[NamedPolicy], workers: int, watcher: ProgressListener
+) -> list[PolicyRun]:
+    from weft.sim.workers import run_apart
 
     return run_apart(request, asked, workers, watcher)
 
 
-def _run_here(request: Request, asked: Sequence[NamedPolicy], watcher: ProgressListener) -> list[Run]:
+def _run_here(request: Request, asked: Sequence[NamedPolicy], watcher: ProgressListener) -> list[PolicyRun]:
     finished = [0] * len(asked)
 
     def watch(at: int) -> Callable[[int], None]:
@@ -141,17 +143,17 @@ NESTED = ("parameters", "bins", "classes")
 class Results:
     """The runs of one simulation, one a policy; printing it shows the tables."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PolicyRun, ...]
     skipped: tuple[Misfit, ...] = ()
     """Jobs of the trace that could never run here and are in no run."""
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[PolicyRun]:
         return iter(self.runs)
 
     def __len__(self) -> int:
         return len(self.runs)
 
-    def __getitem__(self, which: int | str) -> Run:
+    def __getitem__(self, which: int | str) -> PolicyRun:
         """By position, or by the text that asked for the policy; the first if it was asked for twice."""
         if not isinstance(which, str):
             return self.runs[which]

@@ -30,7 +30,7 @@ class Profile:
 
 
 class Interference(Protocol):
-    """One method: the rates of a group, each above 0 and at most 1."""
+    """A model of interference: the rates of a group, each above 0 and at most 1."""
 
     def rates(self, kind: str, profiles: Sequence[Profile]) -> tuple[float, ...]:
         """For jobs that compute together on one device of this type, each one's rate relative to running alone."""
@@ -39,11 +39,11 @@ class Interference(Protocol):
 
 @value
 class Fitted:
-    """A device has one second a second to give, and whoever is not alone on it works less well with what it gets.
+    """A device has one second a second to give, and a job that is not alone on it works less well with what it gets.
 
     Each job asks for its utilisation. While the sum is at most 1, all get what they ask for. Above that the device is
-    shared by weight, and nobody gets more than it asks for. Then each is slower by 1 + contention × the utilisation of
-    the others, which is what caches, memory bandwidth and the host's cores cost. A further job never helps anybody.
+    shared by weight, and no job gets more than it asks for. Then each is slower by 1 + contention × the utilisation of
+    the others, which is what caches, memory bandwidth and the host's cores cost. A further job never helps any other.
     """
 
     contention: float = 0.12
@@ -60,7 +60,7 @@ class Fitted:
 
 
 def _level(profiles: Sequence[Profile]) -> float:
-    """What a weight of 1 gets when the device is given away whole: who asks for little is served first."""
+    """What a weight of 1 gets when the device is given away whole: jobs that ask for little are served first."""
     left, weight = 1.0, sum(profile.weight for profile in profiles)
     for each in sorted(profiles, key=lambda profile: profile.utilisation / profile.weight):
         if each.utilisation / each.weight >= left / weight:
@@ -79,7 +79,7 @@ class Table:
     """Measured pairs, found by the names of the models; what was not measured is as `fitted` says.
 
     A job among several is slowed by each of them in turn: the product over the measured pairs, times what the fitted
-    model says of it among those with which it was not measured. So here too a further job never helps anybody.
+    model says of it among those with which it was not measured. So here too a further job never helps any other.
     """
 
     source: str
@@ -108,13 +108,13 @@ class Table:
 def read_table(path: Path, fitted: Fitted) -> Table:
     """Pairs of single-device jobs, from a file of steps per second. A pair at 0 did not run: it was not measured."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        given = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the interference file {path} cannot be read: {error}", f"a JSON file: {FORM}") from error
     except json.JSONDecodeError as error:
         raise InputError(f"{path} is not JSON: {error}", FORM) from error
     try:
-        pairs = {plain(kind): _of_one_type(jobs) for kind, jobs in told.items()}
+        pairs = {plain(kind): _of_one_type(jobs) for kind, jobs in given.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not a table of measured pairs: {error!r}", FORM) from error
     if not any(beside for jobs in pairs.values() for beside in jobs.values()):
@@ -147,27 +147,27 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-# ---- How fast each of those runs who are together on one device: packed, in lanes, or held back by the node.
+# ---- How fast each of the jobs on one device runs: packed, in lanes, or throttled by the node.
 
 LEAST = 1e-3
-"""The rate of one who is held back beside somebody who leaves nothing idle."""
+"""The rate of a throttled guest beside a holder that leaves nothing idle."""
 
 
 @value
-class HeldBack:
-    """What comes of holding guests back by their duty: which part of the time that is left idle they compute, and the
+class ThrottleEffect:
+    """What throttling does: which part of the idle time the guests compute, and the
     rate of the others beside them."""
 
     filled: float = FILLED
     beside: float = 0.99
 
 
-AS_ASSUMED = HeldBack()
+AS_ASSUMED = ThrottleEffect()
 
 
 @value
 class Occupant:
-    """One who computes on a device, and under which rule."""
+    """A job that computes on a device, and under which rule."""
 
     profile: Profile
     lane: int = 0
@@ -176,12 +176,12 @@ class Occupant:
     weight: int = 1
 
     def after(self, used_s: float) -> Occupant:
-        """Whose turn it is once it has used so much of its lane: as native/turnstile.c has it, in microseconds."""
+        """The same once it has used so much of its lane: as native/turnstile.c has it, in microseconds."""
         return replace(self, base=self.base + self.weight * int(used_s * 1e6)) if self.weight < 0 else self
 
 
 def rates_on(
-    kind: str, occupants: Sequence[Occupant], interference: Interference, held_back: HeldBack = AS_ASSUMED
+    kind: str, occupants: Sequence[Occupant], interference: Interference, held_back: ThrottleEffect = AS_ASSUMED
 ) -> list[float]:
     """Each one's rate relative to having the device for itself."""
     if len(occupants) == 1:
@@ -190,7 +190,7 @@ def rates_on(
     if not first or len(first) == len(occupants):
         return _side_by_side(kind, occupants, interference)
     rates = iter(_side_by_side(kind, first, interference))
-    at_most = _side_by_side(kind, occupants, interference)  # as if nobody were held back
+    at_most = _side_by_side(kind, occupants, interference)  # as if none were throttled
     idle = max(0.0, 1.0 - sum(one.profile.utilisation for one in first))
     share = held_back.filled * idle / (len(occupants) - len(first))
     return [
@@ -200,7 +200,8 @@ def rates_on(
 
 
 def _side_by_side(kind: str, occupants: Sequence[Occupant], interference: Interference) -> list[float]:
-    """Lanes run beside each other; the members of one take turns, and who waits for its data passes its turn on."""
+    """Lanes run beside each other; the members of one take turns, and a member that waits for data passes its turn
+    on."""
     names = [("lane", one.lane) if one.lane else ("alone", at) for at, one in enumerate(occupants)]
     slots: dict[tuple[str, int], list[Occupant]] = {}
     for name, one in zip(names, occupants, strict=True):

@@ -43,7 +43,7 @@ class Request:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Of the world, and of who has rights in it."""
+        """Of the world, and the quotas in it."""
         return {**self.world.parameters(), **{f"quota.{tenant}": devices for tenant, devices in self.quotas.items()}}
 
     def check(self) -> None:
@@ -110,7 +110,7 @@ class Request:
         quantum_s = named.parameters.get("quantum_s")
         if isinstance(quantum_s, int | float) and quantum_s <= self.world.pause_s:
             raise InputError(
-                f"{named.label}: in a quantum of {quantum_s:g} s nobody makes progress, because a preempted job needs "
+                f"{named.label}: in a quantum of {quantum_s:g} s no job makes progress, because a preempted job needs "
                 f"{self.world.pause_s:g} s to get going again",
                 "give a longer quantum_s, or a world with a smaller pause_s",
             )
@@ -173,7 +173,7 @@ def _part(part: str, text: str) -> tuple[int, int, str]:
     return nodes, devices, found["kind"] or ANY_TYPE
 
 
-# ---- Who is told how far a simulation has come.
+# ---- Progress of a simulation.
 
 
 class ProgressListener:
@@ -186,4 +186,4 @@ class ProgressListener:
         """All has been read and checked; the runs start now."""
 
     def progressed(self, finished: Sequence[int]) -> None:
-        """So many jobs have finished in each of the runs; told now and then."""
+        """So many jobs have finished in each of the runs; called now and then."""

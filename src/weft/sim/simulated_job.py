@@ -1,4 +1,4 @@
-"""A job that has arrived and is not over: what is true of it, beside what the scheduler knows."""
+"""A simulated job that has arrived and is not over: its true state, of which the scheduler knows a part."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from weft.core.values import JobSpec
 from weft.sim.colocation import Occupant, Profile
 
 FIRST_STEPS = 100.0
-"""How long it took to get so far is what whoever waits for a first result asks."""
+"""A user who waits for a first result asks how long it took to get so far."""
 
 
-class Living:
-    """It computes while it has devices, held or as a guest; its pace holds until something around it changes."""
+class SimulatedJob:
+    """It computes while it has devices, held or as a guest, at a pace that holds until its surroundings change."""
 
     __slots__ = (
         "allocation",
@@ -65,17 +65,17 @@ class Living:
         self.started_s = 0.0
         self.paces_from_s = 0.0  # what it made before is settled
         self.pace = 1.0
-        self.alone_hz: float | None = None  # as last measured with nobody beside it
-        self.usual_pace = 1.0  # where it is, with nobody beside it
+        self.alone_hz: float | None = None  # as last measured without neighbours
+        self.usual_pace = 1.0  # where it is, without neighbours
         self.allocation: object = ()
         self.devices: tuple[Device, ...] = ()
         self.as_occupant = Occupant(profile)
         self.turned_s = 0.0  # how much of its turns it has had since it is in its lane
         self.is_as_reckoned = True
-        """Whether the scheduler, which knows only the usual rate, reckons its progress right."""
+        """Whether the scheduler, which knows only the usual rate, computes its progress correctly."""
 
     def settle(self, now: float) -> None:
-        """Take what it has made since its pace last changed off what is left."""
+        """Subtract the steps made since its pace last changed from those left."""
         made = (now - self.paces_from_s) * self.pace
         if made <= 0.0:
             return
@@ -87,13 +87,13 @@ class Living:
         self.turned_s += made / self.usual_pace
 
     def join(self, rule: Occupant, devices: tuple[Device, ...], *, has_computed: bool) -> None:
-        """From now on by this rule, on these devices. A guest that is given those it sits on stays in its lane."""
+        """It computes under this rule, on these devices. A guest that is granted those it sits on stays in its lane."""
         if not has_computed or devices != self.devices or rule.lane != self.as_occupant.lane:
             self.turned_s = 0.0
         self.devices, self.as_occupant = devices, rule
 
     def progress(self, now: float) -> Progressed:
-        """How far it has come by now."""
+        """Its progress by now."""
         made = max(0.0, now - self.paces_from_s) * self.pace if self.generation else 0.0
         return Progressed(self.spec.id, self.last_generation, self.steps - self.steps_left + made)
 

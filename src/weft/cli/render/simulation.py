@@ -16,7 +16,7 @@ from weft.core.errors import InputError
 from weft.core.text import count_of
 from weft.sim.api import Results
 from weft.sim.request import Misfit, ProgressListener
-from weft.sim.results.output import STDOUT, check_writable, write_csv, write_json
+from weft.sim.results.result_files import STDOUT, check_writable, write_csv, write_json
 from weft.sim.results.text_table import render_table
 from weft.sim.trace import Trace
 

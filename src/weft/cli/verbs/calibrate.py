@@ -46,7 +46,7 @@ def calibrate(devices: str, output: str | None, quick: bool) -> None:
 
     from weft.calibration.measurements import FULL, QUICK, measure, world_text
     from weft.node.devices import discover
-    from weft.sim.results.output import check_writable
+    from weft.sim.results.result_files import check_writable
 
     if find_spec("torch") is None:
         raise InputError("there is no PyTorch here to measure with", "pip install torch, beside weft")

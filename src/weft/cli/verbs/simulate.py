@@ -13,7 +13,7 @@ from weft.system.extras import require_packages
 
 if TYPE_CHECKING:
     from weft.sim.api import Results
-    from weft.sim.history import Lived
+    from weft.sim.past_jobs import PastJobs
 
 
 SAMPLE_CLUSTER = "4x4"
@@ -137,17 +137,17 @@ def _quota(text: str) -> tuple[str, int]:
     return tenant, int(devices)
 
 
-def _past(traces: tuple[str, ...], first: int | None) -> Lived:
+def _past(traces: tuple[str, ...], first: int | None) -> PastJobs:
     from weft.client import Client
-    from weft.sim.history import lived
+    from weft.sim.past_jobs import past_jobs
 
     if traces:
         raise InputError("--history stands in place of a trace", f"leave out {traces[0]}, or leave out --history")
     with Client() as client:
-        return lived(client.history(limit=MOST_JOBS), client.nodes(), first)
+        return past_jobs(client.history(limit=MOST_JOBS), client.nodes(), first)
 
 
-def _compare(past: Lived, results: Results) -> None:
+def _compare(past: PastJobs, results: Results) -> None:
     from weft.core.text import duration_text
     from weft.sim.results.summary import summarise
 

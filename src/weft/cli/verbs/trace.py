@@ -100,12 +100,12 @@ def generate(like: str, jobs: int, load: float, devices: int, tenants: int, seed
       weft simulate jobs.csv --cluster 16x8 --policy fifo,tiresias-l
     """
     require_packages("weft trace generate", "numpy", "scipy")
-    from weft.sim.generate import Wishes, plain_csv
+    from weft.sim.generate import LoadSpec, plain_csv
     from weft.sim.generate import generate as drawn
-    from weft.sim.results.output import STDOUT, check_writable, write_text
+    from weft.sim.results.result_files import STDOUT, check_writable, write_text
 
     check_writable(output)
-    write_text(output, plain_csv(drawn(Wishes(like, jobs, load, devices, seed, tenants))))
+    write_text(output, plain_csv(drawn(LoadSpec(like, jobs, load, devices, seed, tenants))))
     if output != STDOUT:
         click.echo(f"wrote {output}", err=True)
 

@@ -16,8 +16,8 @@ from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec
 from weft.core.view import View
-from weft.policies.order.tenant_queues import LineOrder
-from weft.policies.plan.draft import Draft
+from weft.policies.base import QueueOrder
+from weft.policies.plan.full_scan import FullScan
 from weft.policies.plan.node_groups import devices_by_type, fastest_first, free_by_type, type_of
 from weft.system.extras import require_packages
 
@@ -55,29 +55,29 @@ class AlloxMatching:
     def __post_init__(self) -> None:
         require_packages("the policy allox", "numpy", "scipy")
         if not self.n_max >= 1 or self.n_max != int(self.n_max):
-            raise InputError(f"n_max {self.n_max:g} leaves nobody to match", "give 1 or more; the paper uses 50")
+            raise InputError(f"n_max {self.n_max:g} leaves no job to match", "give 1 or more; the paper uses 50")
         if not 0 < self.assume_s < math.inf:
             raise InputError(f"assume_s {self.assume_s:g} is not above 0", "the default is 3600")
 
-    def pairs(self, view: View, draft: Draft, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
+    def pairs(self, view: View, builder: FullScan, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
         rest = iter(line)
         jobs = list(islice(rest, self.n_max))
-        while jobs and any(draft.room.total.values()):
-            positions, costs = self._costs(jobs, view, draft)
+        while jobs and any(builder.room.total.values()):
+            positions, costs = self._costs(jobs, view, builder)
             started: set[str] = set()
             while jobs and not started:
                 first = self._first_on_free_devices(jobs, positions, costs)
                 for job, kind in first:
                     yield job, (kind,)
-                    if job.id in draft.running:
+                    if job.id in builder.running:
                         started.add(job.id)
                 done = {job.id for job, _ in first}
                 if len(started) == len(done):
                     return
-                stays = [job.id not in done for job in jobs]  # who came first and did not start is left out
+                stays = [job.id not in done for job in jobs]  # jobs that were first and did not start are left out
                 jobs, costs = [job for job, stay in zip(jobs, stays, strict=True) if stay], costs[stays]
             room = self.n_max - len(jobs)
-            jobs += islice((job for job in rest if _fits_now(job, draft)), room)  # in place of those left out
+            jobs += islice((job for job in rest if _fits_now(job, builder)), room)  # in place of those left out
 
     def types(self, spec: JobSpec, present: Sequence[str]) -> tuple[str, ...]:
         return fastest_first(spec, present)
@@ -98,7 +98,7 @@ class AlloxMatching:
                     first[position.kind, position.device] = (position.k, jobs[row])
         return sorted(((job, kind) for (kind, _), (_, job) in first.items()), key=lambda pair: pair[0].tie)
 
-    def _costs(self, jobs: list[Job], view: View, draft: Draft) -> tuple[list[Position], NDArray[np.float64]]:
+    def _costs(self, jobs: list[Job], view: View, builder: FullScan) -> tuple[list[Position], NDArray[np.float64]]:
         """One row a job, one column a position. Of each type only positions that some optimum could use.
 
         For the k-th from the end of the r-th device to become free there are r·k − 1 others that cost no more for any
@@ -108,9 +108,9 @@ class AlloxMatching:
 
         positions: list[Position] = []
         blocks = []
-        for kind, group in draft.room.groups.items():
-            free = draft.room.total[kind]
-            waits_s = self._free_in_s(kind, len(jobs), view, draft)
+        for kind, group in builder.room.groups.items():
+            free = builder.room.total[kind]
+            waits_s = self._free_in_s(kind, len(jobs), view, builder)
             own = [
                 Position(kind, r, r < free, k) for r in range(len(waits_s)) for k in range(1, len(jobs) // (r + 1) + 1)
             ]
@@ -122,14 +122,14 @@ class AlloxMatching:
             positions += own
         return positions, np.hstack(blocks)
 
-    def _free_in_s(self, kind: str, count: int, view: View, draft: Draft) -> list[float]:
+    def _free_in_s(self, kind: str, count: int, view: View, builder: FullScan) -> list[float]:
         """How soon the first `count` devices of a type are free, soonest first."""
-        free = min(draft.room.total[kind], count)
+        free = min(builder.room.total[kind], count)
         busy: list[float] = []
-        for job_id in draft.running:
+        for job_id in builder.running:
             job = view.jobs[job_id]
-            if job_id in draft.started:
-                if draft.started[job_id] == kind:
+            if job_id in builder.started:
+                if builder.started[job_id] == kind:
                     busy += [run_s(job, kind, self.assume_s)] * job.gang_size
             elif type_of(job, view) == kind:
                 left_s = self.assume_s if job.spec.declared_steps is None else job.remaining_s(view.now)
@@ -137,8 +137,8 @@ class AlloxMatching:
         return [0.0] * free + nsmallest(count - free, busy)
 
 
-def _fits_now(job: Job, draft: Draft) -> bool:
-    return any(job.spec.allows(kind) and free >= job.gang_size for kind, free in draft.room.total.items())
+def _fits_now(job: Job, builder: FullScan) -> bool:
+    return any(job.spec.allows(kind) and free >= job.gang_size for kind, free in builder.room.total.items())
 
 
 # ---- How long a job would take on a device type, from its declared work and its rate there.
@@ -152,11 +152,11 @@ def run_s(job: Job, kind: str, assume_s: float) -> float:
     return max(0.0, declared_steps - job.settled_steps) / job.spec.rate_hz(kind)
 
 
-# ---- AlloX's choice of whom to match: the shortest jobs on each device type in turn.
+# ---- AlloX's choice of jobs to match: the shortest jobs on each device type in turn.
 
 
 @dataclass
-class ShortestOnEachType(LineOrder):
+class ShortestOnEachType(QueueOrder):
     assume_s: float
     """What a job that declares no work is taken to need."""
     by_type: dict[str, list[tuple[float, tuple[float, int], Job]]] = field(default_factory=dict, init=False, repr=False)
@@ -164,9 +164,9 @@ class ShortestOnEachType(LineOrder):
 
     rule = "matched to device types so that the sum of completion times is least"
 
-    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+    def line(self, view: View, builder: FullScan, admitted: frozenset[str] | None) -> Iterator[Job]:
         chosen: set[str] = set()
-        lists = [self._candidates(kind, draft, admitted) for kind in self.by_type]
+        lists = [self._candidates(kind, builder, admitted) for kind in self.by_type]
         while lists:
             for one in list(lists):
                 job = next((job for job in one if job.id not in chosen), None)
@@ -183,11 +183,11 @@ class ShortestOnEachType(LineOrder):
             return Reason(Code.BETTER_LATER, (kinds[0],))
         return None
 
-    def _candidates(self, kind: str, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+    def _candidates(self, kind: str, builder: FullScan, admitted: frozenset[str] | None) -> Iterator[Job]:
         return (
             job
             for _, _, job in self.by_type[kind]
-            if job.id not in draft.running and (admitted is None or job.tenant in admitted)
+            if job.id not in builder.running and (admitted is None or job.tenant in admitted)
         )
 
     def prepare(self, view: View) -> None:
@@ -214,13 +214,13 @@ class ShortestOnEachType(LineOrder):
 
 
 @dataclass(frozen=True)
-class FurthestBehind:
+class LeastProgress:
     """A tenant's progress is the sum over its running jobs of the share of its best type's devices that the job
     holds, times its speed where it runs over its speed on that best type: progress counts, not device-seconds.
     """
 
     alpha: float
-    """The part of the tenants that compete; doubled as long as devices stay free and nobody takes them."""
+    """The part of the tenants that compete; doubled as long as devices stay free."""
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha <= 1:

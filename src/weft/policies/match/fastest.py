@@ -9,7 +9,7 @@ from typing import ClassVar
 from weft.core.job import Job
 from weft.core.values import JobSpec
 from weft.core.view import View
-from weft.policies.plan.draft import Draft
+from weft.policies.plan.full_scan import FullScan
 from weft.policies.plan.node_groups import fastest_first
 
 
@@ -17,8 +17,8 @@ from weft.policies.plan.node_groups import fastest_first
 class Fastest:
     is_static: ClassVar[bool] = True
 
-    def pairs(self, view: View, draft: Draft, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
-        present = tuple(draft.room.groups)
+    def pairs(self, view: View, builder: FullScan, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
+        present = tuple(builder.room.groups)
         for job in line:
             yield job, self.types(job.spec, present)
 

@@ -29,9 +29,9 @@ class MoveCost:
     _resumes_s: deque[float] = field(init=False, repr=False)
     _measuring_s: float = field(default=math.inf, init=False, repr=False)
     _measured_under: dict[str, int] = field(default_factory=dict, init=False, repr=False)
-    """By job, the last lease under which it was measured: later measures tell nothing of how it began."""
+    """By job, the last lease under which it was measured: later measures say nothing of how it began."""
     _sat_under: dict[str, int] = field(default_factory=dict, init=False, repr=False)
-    """By job, the last lease under which it was a guest: who is then given its seat resumes nothing."""
+    """By job, the last lease under which it was a guest: a guest that is then granted its seat resumes nothing."""
 
     def __post_init__(self) -> None:
         self._resumes_s = deque([self.resume_s], RESUMES)
@@ -69,9 +69,10 @@ def has_moved(job: Job) -> bool:
 
 
 class MoveGains:
-    """Only the first measure under the lease of the move tells that, and only if nobody else has come there.
+    """Only the first measure under the lease of the move shows that, and only if no other job has come there.
 
-    All is forgotten when the daemon is started anew: moves whose gain was not told by then never tell it.
+    All is forgotten when the daemon is started anew: the gain of moves that were not measured by then is never
+    reported.
     """
 
     def __init__(self) -> None:
@@ -83,7 +84,7 @@ class MoveGains:
         if before and before.generation == job.generation and before.rate_hz > 0:
             self._before[job.id] = (job.generation + 1, before.rate_hz)
 
-    def told(self, view: View) -> list[Note]:
+    def notes(self, view: View) -> list[Note]:
         notes = []
         for change, job in view.changes if self._before else ():
             if change is LEFT:

@@ -1,8 +1,8 @@
 """Blocks cleared by moves: small jobs leave nodes for fragments elsewhere, so that a gang has these nodes whole.
 
-Nobody is preempted for a gang that lacks a block and no devices, if those that are moved hold no more devices than who
-would be preempted: both lose what it costs to start again, but who is moved does so at once, and a large gang that is
-preempted waits until as large a block is free again.
+No job is preempted for a gang that lacks a block but no devices, if those that are moved hold no more devices than
+those that would be preempted: both lose what it costs to start again, but a job that is moved does so at once, and a
+large gang that is preempted waits until as large a block is free again.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.base import Placer
 from weft.policies.placement import best_fit
-from weft.policies.plan.draft import placement_of
-from weft.policies.plan.free_devices import Room
+from weft.policies.plan.free_devices import FreeDevices
 from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.preemption import placement_of
 
 ToFragments = list[tuple[Job, int]]
-"""Who goes to which node."""
+"""Jobs, and the node that each goes to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Clearing:
+class Defragmenter:
     view: View
     place_for: Callable[[Job], Placer]
     pays: Callable[[Job, float], bool]
@@ -33,7 +33,7 @@ class Clearing:
     may_move: Callable[[Job, Job], bool]
     """Whether a job may be moved for a gang."""
 
-    def spared(self, plan: Plan) -> Plan:
+    def with_moves_instead(self, plan: Plan) -> Plan:
         """With moves in place of preemptions; the same plan if there are none that do."""
         for grant in plan.grants if plan.evictions else ():
             preempted = self._preempted_for(grant, plan)
@@ -42,11 +42,11 @@ class Clearing:
         return plan
 
     def _preempted_for(self, grant: Grant, plan: Plan) -> list[Job]:
-        """Nobody if one of them starts elsewhere at once, or if it is for a guest, to whom it matters where."""
+        """None if one of them starts elsewhere at once, or if it is for a guest, for which the place matters."""
         reason = Reason(Code.PREEMPTED_FOR, (grant.job_id,))
         preempted = [one.job_id for one in plan.evictions if one.reason == reason]
         if any(self.view.jobs[each.job_id].spec.is_bound for each in plan.grants):
-            return []  # its place depends on who leaves
+            return []  # its place depends on which jobs leave
         if self.view.jobs[grant.job_id].seating or any(one.job_id in preempted for one in plan.grants):
             return []
         return [self.view.jobs[job_id] for job_id in preempted]
@@ -76,8 +76,8 @@ class Clearing:
         grants += [Grant(job.id, ((node, job.gang_size),), why) for job, node in moves]
         return replace(plan, grants=grants, evictions=[*leaving, *(Eviction(job.id, why) for job, _ in moves)])
 
-    def _room(self, evictions: Sequence[Eviction], grants: Sequence[Grant]) -> Room:
-        room = Room(self.view)
+    def _room(self, evictions: Sequence[Eviction], grants: Sequence[Grant]) -> FreeDevices:
+        room = FreeDevices(self.view)
         for eviction in evictions:
             room.give(placement_of(self.view.jobs[eviction.job_id]))
         for grant in grants:
@@ -89,7 +89,8 @@ class Clearing:
         return [node.device_count for node in self.view.nodes]
 
     def _movable(self, gang: Job, devices_kept: int, concerned: set[str]) -> dict[int, list[Job]]:
-        """By node, those that would gain more than they lose, for so many devices that are not taken from somebody."""
+        """By node, those that would gain more than they lose, for so many devices that are not taken from other
+        jobs."""
         movable: dict[int, list[Job]] = {}
         for job in self.view.running.values():
             is_small = len(job.allocation) == 1 and job.id not in concerned

@@ -1,9 +1,9 @@
 """Moving jobs where that pays: away from others, to a faster type, together again, out of a waiting gang's way.
 
 A move costs the job some of its time: as much as moves were measured to take, and at first as much as is assumed. It
-pays when what is gained, for as long as the job is expected to run on, is more. How long jobs will take nobody knows;
+pays when what is gained, for as long as the job is expected to run on, is more. How long jobs will take is not known;
 the best guess is that one runs as long again as it has run. So what does not pay yet will, at an instant that is known.
-What a move gained is measured and told.
+What a move gained is measured and reported.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from weft.core.reasons import Code, Reason
 from weft.core.sharing import Note, devices_of
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Match, Order, Placer
+from weft.policies.base import Match, Placer, QueueOrder
 from weft.policies.migrate.cost import MoveCost, MoveGains
-from weft.policies.migrate.defrag import Clearing, fragments, largest_first, makes_room_for
-from weft.policies.migrate.type_swap import Exchange
-from weft.policies.migrate.unpack import company_of, leaves_seat
-from weft.policies.order.quota import Classed
+from weft.policies.migrate.defrag import Defragmenter, fragments, largest_first, makes_room_for
+from weft.policies.migrate.type_swap import TypeSwap
+from weft.policies.migrate.unpack import leaves_seat, neighbours_of
+from weft.policies.order.quota import QuotaClasses
 from weft.policies.placement import whole_nodes_and_best_fit
-from weft.policies.plan.draft import is_protected, placement_of, protected_until
-from weft.policies.plan.free_devices import Room
+from weft.policies.plan.free_devices import FreeDevices
 from weft.policies.plan.node_groups import NodeGroup, type_of
+from weft.policies.plan.preemption import is_protected, placement_of, protected_until
 
 MOST_MOVED = 2
 """So many jobs at most are moved to make room for one gang that waits."""
@@ -52,21 +52,21 @@ class Migration:
     """Looks while nothing else is to be done, and not more often than every `look_every_s`.
 
     It asks to be woken when a move that there is room for begins to pay, and for changes that came when it could not
-    look. Nobody is woken for what the last look has seen, nor where nobody would gain by any room.
+    look. It does not ask to be woken for what the last look has seen, nor where no job would gain by any free devices.
     """
 
     assumed_s: float = 30.0
     look_every_s: float = 60.0
-    classes: Classed | None = None
-    """Those who know whose jobs are guaranteed; without them nobody's are."""
-    exchange: Exchange | None = None
+    classes: QuotaClasses | None = None
+    """Says which jobs are guaranteed; without it none are."""
+    exchange: TypeSwap | None = None
     cost: MoveCost | None = None
     """Where others learn from the same moves; without it, one of its own."""
     _next_look_s: float = field(default=-math.inf, init=False, repr=False)
     _look_at_s: float = field(default=NEVER, init=False, repr=False)
     """When there is something to see that the last look has not seen."""
     _is_wanted: bool = field(default=False, init=False, repr=False)
-    """Whether somebody would gain if there were room: as of the last look, or come since."""
+    """Whether a job would gain if there were room: as of the last look, or come since."""
     _known: tuple[int, float] = field(default=(-1, 0.0), init=False, repr=False)
     """The version of the ledger, and what a move cost."""
     _groups: dict[str, NodeGroup] = field(default_factory=dict, init=False, repr=False)
@@ -86,8 +86,8 @@ class Migration:
         """Take in what has been measured since. Called once for each decision, before everything else."""
         self._cost.learn(view)
 
-    def told(self, view: View, plan: Plan) -> Plan:
-        """The plan, with guests that get devices elsewhere told as what they are: moved away from others."""
+    def with_guests_moved(self, view: View, plan: Plan) -> Plan:
+        """The plan; guests that get devices elsewhere are reported as migrations."""
         parted = [grant for grant in plan.grants if leaves_seat(view, grant, plan.evictions)] if view.seated else []
         if not parted:
             return plan
@@ -97,7 +97,7 @@ class Migration:
         grants = [replace(one, reason=reasons.get(one.job_id, one.reason)) for one in plan.grants]
         return replace(plan, grants=grants)
 
-    def spared(self, view: View, plan: Plan, place_for: Callable[[Job], Placer]) -> Plan:
+    def with_moves_instead(self, view: View, plan: Plan, place_for: Callable[[Job], Placer]) -> Plan:
         """The plan, with moves for a gang that lacks no more than a block, instead of preemptions."""
 
         def pays(job: Job, gain: float) -> bool:
@@ -106,15 +106,15 @@ class Migration:
         def may(job: Job, gang: Job) -> bool:
             return self._may_move_for(view, job, gang)
 
-        spared = Clearing(view, place_for, pays, may).spared(plan)
+        spared = Defragmenter(view, place_for, pays, may).with_moves_instead(plan)
         if spared is plan:
             return plan
         planned = {grant.job_id for grant in plan.grants}
         for moved in (view.jobs[grant.job_id] for grant in spared.grants if grant.job_id not in planned):
             self._gains.expect(moved, moved.alone)
-        return replace(spared, wake_at=min(plan.wake_at, view.now + SOON_S))  # it was reckoned with whom it preempted
+        return replace(spared, wake_at=min(plan.wake_at, view.now + SOON_S))  # the first plan reckoned with preemptions
 
-    def added(self, view: View, plan: Plan, order: Order, match: Match, place: Placer) -> Plan:
+    def with_moves(self, view: View, plan: Plan, order: QueueOrder, match: Match, place: Placer) -> Plan:
         """The plan with what is worth moving; if nothing is, the same plan, which may wake us."""
         self._hear(view, plan)
         if plan.grants or plan.evictions:
@@ -134,7 +134,7 @@ class Migration:
 
     def gains(self, view: View) -> list[Note]:
         """What the moves were worth, as far as that has been measured by now."""
-        return self._gains.told(view)
+        return self._gains.notes(view)
 
     @property
     def _exchanges(self) -> bool:
@@ -144,10 +144,10 @@ class Migration:
     # ---- when to look
 
     def _hear(self, view: View, plan: Plan) -> None:
-        """What there is to see since the last look: somebody new who would gain, or what was left to who would."""
+        """What has changed since the last look: a new job that would gain, or devices left to one that would."""
         known, self._known = self._known, (view.version, self.cost_s)
         if known[0] != view.version:
-            self._groups, self._is_wanted = Room(view).groups, True
+            self._groups, self._is_wanted = FreeDevices(view).groups, True
         granted = {each.job_id for each in plan.grants} if plan.grants else ()
         is_wanted = any(self._may_gain(view, view.jobs[each.job_id], each.placement) for each in plan.grants)
         is_wanted |= any(_suffers_spread(view.jobs[each.job_id]) for each in plan.evictions)
@@ -167,10 +167,10 @@ class Migration:
         wake_at = max(self._look_at_s, view.now + SOON_S)
         return Plan(plan.grants, plan.evictions, wake_at) if wake_at < plan.wake_at else plan
 
-    def _look(self, view: View, order: Order, match: Match, place: Placer) -> list[JobMove]:
+    def _look(self, view: View, order: QueueOrder, match: Match, place: Placer) -> list[JobMove]:
         self._next_look_s = view.now + self.look_every_s
         self._is_wanted, self._look_at_s = False, NEVER
-        moves = list(self._moves(view, Room(view), order, match, place))
+        moves = list(self._moves(view, FreeDevices(view), order, match, place))
         if moves:  # some may gain by what those leave, or were not looked at because of them
             self._is_wanted, self._look_at_s = True, self._next_look_s
         self._look_at_s = max(self._look_at_s, self._next_look_s)
@@ -201,7 +201,9 @@ class Migration:
 
     # ---- what to move
 
-    def _moves(self, view: View, room: Room, order: Order, match: Match, place: Placer) -> Iterator[JobMove]:
+    def _moves(
+        self, view: View, room: FreeDevices, order: QueueOrder, match: Match, place: Placer
+    ) -> Iterator[JobMove]:
         has_moved = False
         for job in view.running.values():
             if self._may_gain(view, job, job.allocation):
@@ -213,15 +215,17 @@ class Migration:
                     room.take(move.placement)
                     has_moved = True
                     yield move
-        if not has_moved:  # nobody is moved twice, nor by where those stood who have just been moved
+        if not has_moved:  # no job is moved twice, nor to devices that are just being left
             yield from list(self._out_of_the_way(view, room, order, match, place)) or self._exchanged(view)
 
-    def _better(self, view: View, room: Room, job: Job, match: Match, place: Placer) -> Iterator[JobMove]:
+    def _better(self, view: View, room: FreeDevices, job: Job, match: Match, place: Placer) -> Iterator[JobMove]:
         if may_move(view, job):
             yield from self._to_better_type(view, room, job, match, place)
             yield from self._together(view, room, job)
 
-    def _to_better_type(self, view: View, room: Room, job: Job, match: Match, place: Placer) -> Iterator[JobMove]:
+    def _to_better_type(
+        self, view: View, room: FreeDevices, job: Job, match: Match, place: Placer
+    ) -> Iterator[JobMove]:
         here = room.kind_of(placement_of(job))
         for kind in match.types(job.spec, tuple(room.groups)):
             gain = job.spec.rate_hz(kind) / job.spec.rate_hz(here) - 1.0
@@ -234,7 +238,7 @@ class Migration:
                     yield JobMove(job, placement, Reason(Code.MIGRATED, (f"to {kind}, where it is faster",)), pays_at_s)
                     return
 
-    def _together(self, view: View, room: Room, job: Job) -> Iterator[JobMove]:
+    def _together(self, view: View, room: FreeDevices, job: Job) -> Iterator[JobMove]:
         """A gang that runs spread and suffers from it, if there is room for it on fewer nodes."""
         group = room.groups[room.kind_of(placement_of(job))]
         if not job.spec.skew or len(job.allocation) <= group.fewest(job.gang_size):
@@ -260,7 +264,9 @@ class Migration:
         self._look_at_s = min(self._look_at_s, self.exchange.pays_at_s)
         return moves
 
-    def _out_of_the_way(self, view: View, room: Room, order: Order, match: Match, place: Placer) -> Iterator[JobMove]:
+    def _out_of_the_way(
+        self, view: View, room: FreeDevices, order: QueueOrder, match: Match, place: Placer
+    ) -> Iterator[JobMove]:
         """Small jobs leave a node for fragments elsewhere, so that a gang that waits for a block gets one: of those
         that may start, the one that goes first."""
         most_free = {kind: max(room.free[node] for node in group) for kind, group in room.groups.items()}
@@ -287,7 +293,7 @@ class Migration:
     def _may_move_for(self, view: View, job: Job, gang: Job) -> bool:
         return may_move(view, job) and (self.classes is None or self.classes.may_be_moved_for(job, gang))
 
-    def _emptying(self, view: View, room: Room, group: NodeGroup, node: int, gang: Job) -> list[JobMove]:
+    def _emptying(self, view: View, room: FreeDevices, group: NodeGroup, node: int, gang: Job) -> list[JobMove]:
         """Moves by which the node gets room for the gang, as soon as there are some that pay; none if that takes too
         many of them."""
         here = [job for job in view.running.values() if len(job.allocation) == 1 and job.allocation[0][0] == node]
@@ -321,7 +327,8 @@ def _leaves_free(view: View, plan: Plan) -> bool:
 def _parted(view: View, guest: Job) -> Reason:
     beside = [one for one in (guest.measured.neighbours if guest.measured else ()) if one in view.jobs]
     away = f", away from {', '.join(beside)}" if beside else ""
-    return Reason(Code.MIGRATED, (f"to a device of its own{away}: it had {company_of(view, guest).speed:.2f}× of one",))
+    speed = neighbours_of(view, guest).speed
+    return Reason(Code.MIGRATED, (f"to a device of its own{away}: it had {speed:.2f}× of one",))
 
 
 def _suffers_spread(job: Job) -> bool:

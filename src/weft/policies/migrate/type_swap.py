@@ -1,12 +1,12 @@
 """AlloX's matching, for jobs that run: two of them change their device types if both together end sooner for it.
 
-Who runs is the order's choice, and each starts on the fastest type that has room for it. So who came first has the
+Which jobs run is the order's choice, and each starts on the fastest type that has room for it. So the first has the
 fast type, though it may gain little by it. Taken as matching, with all places taken and one job in each, the least sum
-of completion times between two types is found by exchanges: what one saves does not depend on whom it changes with. So
-the pairs are those who save the most on either side, while both together save more than the two moves cost. Of more
+of completion times between two types is found by exchanges: what one saves does not depend on its partner. So
+the pairs are those that save the most on either side, while both together save more than the two moves cost. Of more
 types each two are looked at in turn, which leaves out what only three could gain by changing in a circle.
 
-How long jobs will run on nobody knows: as long again as they have run is the guess, as for every move.
+How long jobs will run on is not known: the guess is as long again as they have run, as for every move.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from itertools import combinations
 
 from weft.core.job import Job
 from weft.core.view import View
-from weft.policies.order.quota import Classed
-from weft.policies.plan.draft import placement_of
+from weft.policies.order.quota import QuotaClasses
 from weft.policies.plan.node_groups import type_of
+from weft.policies.plan.preemption import placement_of
 
 NEVER = math.inf
 Form = tuple[int, ...]
@@ -28,7 +28,7 @@ Form = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Trade:
+class SwapSide:
     """A job, and what it would save on the other type: so many seconds by now, and so many more each second."""
 
     job: Job
@@ -37,15 +37,15 @@ class Trade:
 
 
 @dataclass
-class Exchange:
-    """Nobody who is guaranteed is moved to a slower type for the sake of others."""
+class TypeSwap:
+    """No guaranteed job is moved to a slower type for the sake of others."""
 
-    classes: Classed
+    classes: QuotaClasses
     pays_at_s: float = field(default=NEVER, init=False)
     """When the next exchange begins to pay, as of the last look, if all goes on as it is."""
 
     def pairs(self, view: View, movable: Iterable[Job], cost_s: float) -> list[tuple[Job, Job]]:
-        """Who changes with whom now; nobody twice."""
+        """The pairs that change places now; no job twice."""
         self.pays_at_s = NEVER
         places: dict[Form, dict[str, list[Job]]] = {}
         for job in movable:
@@ -66,16 +66,16 @@ class Exchange:
                         found.append(both)
         return found
 
-    def _trades(self, view: View, jobs: Iterable[Job], here: str, there: str, cost_s: float) -> list[Trade]:
-        """Who saves the most first."""
+    def _trades(self, view: View, jobs: Iterable[Job], here: str, there: str, cost_s: float) -> list[SwapSide]:
+        """Those that save the most first."""
         trades = []
         for job in jobs:
             slope = 1.0 - job.spec.rate_hz(here) / job.spec.rate_hz(there)
             if job.spec.allows(there) and (slope >= 0 or not self.classes.is_guaranteed(job)):
-                trades.append(Trade(job, slope * job.run_s(view.now) - cost_s, slope))
+                trades.append(SwapSide(job, slope * job.run_s(view.now) - cost_s, slope))
         return sorted(trades, key=lambda one: (-one.saved_s, one.job.tie))
 
-    def _paying(self, now: float, ones: list[Trade], others: list[Trade]) -> Iterator[tuple[Job, Job]]:
+    def _paying(self, now: float, ones: list[SwapSide], others: list[SwapSide]) -> Iterator[tuple[Job, Job]]:
         for one, other in zip(ones, others, strict=False):
             if one.saved_s + other.saved_s <= 0:
                 break
@@ -84,7 +84,7 @@ class Exchange:
             self._expect(now, ones[0], others[0])
             self._expect(now, *(max(side, key=lambda trade: trade.slope) for side in (ones, others)))
 
-    def _expect(self, now: float, one: Trade, other: Trade) -> None:
+    def _expect(self, now: float, one: SwapSide, other: SwapSide) -> None:
         """When a pair that lacks something now begins to pay."""
         slope = one.slope + other.slope
         if slope > 0:

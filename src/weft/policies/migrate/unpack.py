@@ -1,8 +1,8 @@
-"""Guests that could have devices of their own elsewhere: who is to be parted from those beside whom it computes.
+"""Guests that could have devices of their own elsewhere: which of them leave the jobs beside which they compute.
 
 It is a migration like any other. It ends what the two cost each other, for as long as the guest is expected to run on,
 and it costs the guest what a move costs. One whose owner does not want it moved stays as long as it has its seat; when
-the devices on which it sits become free, it gets those, or goes on beside whoever gets them.
+the devices on which it sits become free, it gets those, or goes on beside the job that gets them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from weft.core.reasons import Code, Reason
 from weft.core.sharing import LEAST_SPEED, devices_of
 from weft.core.value import value
 from weft.core.view import View
-from weft.policies.plan.free_devices import P, Placed, Room
+from weft.policies.plan.free_devices import FreeDevices
+from weft.policies.plan.preemption import P, Placed
 from weft.policies.share.candidates import guests_beside
 
 NEVER = math.inf
@@ -37,30 +38,30 @@ class Neighbours:
         return cost_s * self.speed / self.lost if self.lost > 0 else NEVER
 
 
-class Staying:
-    """Asked of a guest whose turn it is. Who is held back by the node has waited for devices of its own all along:
-    they are its due, and nothing is weighed."""
+class SeatRetention:
+    """Whether a guest that could be granted devices keeps its seat. A throttled guest has waited for devices of its own
+    all along: they are its due, and nothing is weighed."""
 
     def __init__(self) -> None:
         self.cost_s: float | None = None
-        """Of a move; None if nobody is moved for a gain, so that nothing is weighed."""
+        """Of a move; None if no job is moved for a gain, so that nothing is weighed."""
         self.wake_at = NEVER
         """When the first of those that stay may be better off elsewhere."""
         self._concerned: set[str] = set()
-        """Who was found to stay, and who is beside them."""
+        """The guests that were found to stay, and the jobs beside them."""
         self._has_planned = False
         """Whether the last plan was about one of them."""
         self._is_passing = False
         """Whether one of them stays for what holds until the next plan at most."""
         self._granted: dict[int, int] = {}
-        """By node, the seats that this plan grants to those who sit there."""
+        """By node, the seats that this plan grants to the guests on them."""
         self._vacant: dict[int, int] = {}
         """By node, how many devices with no guests this plan has left so far, of the nodes that were asked about."""
         self._view: View | None = None
 
     def begin(self, view: View, cost_s: float | None) -> bool:
-        """Whether whoever was found to stay is to be looked at again: by then it may pay, or something has changed for
-        it or for those beside it."""
+        """Whether the guests that were found to stay must be looked at again: by then it may pay, or something has
+        changed for it or for those beside it."""
         is_due = bool(self._concerned) and (
             self._has_planned
             or view.now >= self.wake_at
@@ -74,7 +75,8 @@ class Staying:
         return is_due
 
     def heed(self, view: View, plan: Plan) -> Plan:
-        """Of what a plan itself changes nobody is told. Who is granted its seat is so first: nobody else picks it."""
+        """Take note of the plan's own changes. Guests that are granted their seats come first: no other job picks
+        those."""
         evicted, granted = (each.job_id for each in plan.evictions), (each.job_id for each in plan.grants)
         self._has_planned = self._is_passing or not self._concerned.isdisjoint((*evicted, *granted))
         if not view.seated or len(plan.grants) < 2:
@@ -82,7 +84,7 @@ class Staying:
         return replace(plan, grants=sorted(plan.grants, key=lambda one: not _keeps_seat(view, one, plan.evictions)))
 
     def granted(self, job: Job, placement: Placement) -> None:
-        """Of this plan, to whom it may matter that others stay."""
+        """Take note of a grant of this plan: it may matter to guests."""
         if job.seating and placement == _seat_of(job):
             for node, mask in job.seating.allocation:
                 self._granted[node] = self._granted.get(node, 0) | mask
@@ -109,7 +111,7 @@ class Staying:
     def declines(self, job: Job, placement: Placement) -> bool:
         """Whether a guest rather stays than has these devices, which are free.
 
-        Where nobody is moved for a gain, nobody is moved to where others sit already, either: it has turns as it is.
+        Where no job is moved for a gain, none is moved to where guests sit already, either: it has turns as it is.
         """
         if self.keeps(job):
             return True
@@ -121,8 +123,9 @@ class Staying:
         self._stay_for_now(job)
         return True
 
-    def at_home(self, guest: Job, room: Room, behind: Iterable[P]) -> tuple[Placement, list[P]] | None:
-        """Its seat as a placement, and who of those behind it is to leave so that it holds that; None if others do."""
+    def at_home(self, guest: Job, room: FreeDevices, behind: Iterable[P]) -> tuple[Placement, list[P]] | None:
+        """Its seat as a placement, and the jobs behind it that must leave so that it holds that; None if others hold
+        it."""
         assert guest.seating is not None
         assert self._view is not None
         free = {node: self._view.free_masks[node] & ~self._granted.get(node, 0) for node, _ in guest.seating.allocation}
@@ -140,13 +143,13 @@ class Staying:
         has_room = all(room_there[node] >= count for node, count in placement)
         return (placement, leaving) if has_room and not any(lacking.values()) else None
 
-    def free_home(self, guest: Job, room: Room) -> Placement | None:
+    def free_home(self, guest: Job, room: FreeDevices) -> Placement | None:
         """Its seat as a placement, if this plan has left it free."""
         home = self.at_home(guest, room, list[Placed]())
         return home[0] if home else None
 
     def why(self, view: View, job: Job) -> Reason | None:
-        """In words, for who asks why a guest has no devices of its own; None if it would take them."""
+        """Why a guest has no devices of its own; None if it would take them."""
         if job.seating is None or self._pays_at_s(view, job) <= view.now:
             return None
         if not job.spec.may_migrate:
@@ -156,12 +159,12 @@ class Staying:
         return Reason(Code.STAYS, (f"a move costs {self.cost_s:.1f} s, more than it would gain by now",))
 
     def _stay_for_now(self, guest: Job) -> None:
-        """Nobody holds its seat by now, or nothing better is free: the next plan may find it otherwise."""
+        """No job holds its seat by now, or nothing better is free: the next plan may find it otherwise."""
         self._concerned.add(guest.id)
         self._is_passing = True
 
     def _vacant_on(self, view: View, node: int) -> int:
-        """Free devices on which nobody sits."""
+        """Free devices without guests."""
         if node not in self._vacant:
             mask = view.free_masks[node]
             self._vacant[node] = sum((node, at) not in view.guests for _, at in devices_of(((node, mask),)))
@@ -174,11 +177,11 @@ class Staying:
             return guest.served_from_s  # or when it has made its first step
         if self.cost_s is None or (guest.seating and guest.seating.is_throttled):
             return view.now
-        lacking_s = company_of(view, guest).pays_from_run_s(self.cost_s) - guest.run_s(view.now)
+        lacking_s = neighbours_of(view, guest).pays_from_run_s(self.cost_s) - guest.run_s(view.now)
         return view.now + lacking_s / guest.speed if lacking_s > 0 else view.now
 
 
-def company_of(view: View, guest: Job) -> Neighbours:
+def neighbours_of(view: View, guest: Job) -> Neighbours:
     """As measured since it sits where it does; before that, as is expected of the seat."""
     measured, alone = guest.measured, guest.alone
     if measured is None or alone is None or measured.generation != guest.generation or not measured.neighbours:
@@ -196,7 +199,7 @@ def _speed_beside(job: Job, guest: Job) -> float:
 
 
 def _hosts(view: View, guest: Job) -> list[Job]:
-    """Who holds the devices on which it sits."""
+    """The holders of the devices on which it sits."""
     seat = dict(guest.seating.allocation if guest.seating else ())
     return [job for job in view.running.values() if any(mask & seat.get(node, 0) for node, mask in job.allocation)]
 

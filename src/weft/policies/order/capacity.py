@@ -10,15 +10,15 @@ from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
-from weft.policies.base import Key
-from weft.policies.order.tenant_queues import LineOrder, TenantQueues, in_turn
-from weft.policies.plan.draft import Draft
+from weft.policies.base import Key, QueueOrder
+from weft.policies.order.tenant_queues import TenantQueues, in_turn
+from weft.policies.plan.full_scan import FullScan
 
 
 @dataclass
-class CapacityQueues(LineOrder):
+class CapacityQueues(QueueOrder):
     """The head of a queue that does not fit blocks its own queue and no other, as long as the devices that are there
-    could hold it. Nobody is preempted."""
+    could hold it. No job is preempted."""
 
     max_share: float = 1.0
     """The part of all devices that one tenant may hold at once: capacity is elastic up to here."""
@@ -34,7 +34,7 @@ class CapacityQueues(LineOrder):
     def prepare(self, view: View) -> None:
         self.queues.update(view)
 
-    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
+    def line(self, view: View, builder: FullScan, admitted: frozenset[str] | None) -> Iterator[Job]:
         heads = {tenant: in_turn(_waiting(queue), view) for tenant, queue in self.queues.by_tenant.items()}
         limit = self._limit(view)
         heap = [
@@ -45,11 +45,11 @@ class CapacityQueues(LineOrder):
         heapify(heap)
         while heap:
             used, _, job = heap[0]
-            before = draft.devices_of[job.tenant]
+            before = builder.devices_of[job.tenant]
             if used + job.gang_size <= limit:
                 yield job
-            has_started = draft.devices_of[job.tenant] > before
-            successor = next(heads[job.tenant], None) if has_started or not draft.could_hold(job) else None
+            has_started = builder.devices_of[job.tenant] > before
+            successor = next(heads[job.tenant], None) if has_started or not builder.could_hold(job) else None
             if successor is None:
                 heappop(heap)
             else:

@@ -1,4 +1,4 @@
-"""Max-min over tenants by attained service: whoever has had least picks next."""
+"""Max-min over tenants by attained service: the tenant that has had least picks next."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from heapq import heapify, heappop, heapreplace
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.view import View
-from weft.policies.base import Key
-from weft.policies.order.tenant_queues import LineOrder, TenantQueues, Tie, in_turn
-from weft.policies.plan.draft import Draft
+from weft.policies.base import Key, QueueOrder
+from weft.policies.order.tenant_queues import TenantQueues, Tie, in_turn
+from weft.policies.plan.full_scan import FullScan
 from weft.policies.plan.node_groups import devices_by_type, type_of
 
 
 @dataclass
-class FairTenants(LineOrder):
+class FairTenants(QueueOrder):
     """Tenants pick in turn, the one with the least attained service first, its oldest job first.
 
     A pick counts at once as one quantum of service on its devices, so that within one decision the devices are
     spread over the tenants instead of all going to the one that is furthest behind. Running jobs are picked like
-    waiting ones, and those not picked lose their devices to whoever was. Looked at anew after every quantum while
+    waiting ones, and those not picked lose their devices to those that were. Looked at anew after every quantum while
     jobs wait.
     """
 
@@ -42,8 +42,8 @@ class FairTenants(LineOrder):
         self.queues.update(view)
         self.picks = self._pick(view) if view.jobs_waiting else []
 
-    def line(self, view: View, draft: Draft, admitted: frozenset[str] | None) -> Iterator[Job]:
-        """The picks; then, for devices that nobody picked, those who run there, and who waits."""
+    def line(self, view: View, builder: FullScan, admitted: frozenset[str] | None) -> Iterator[Job]:
+        """The picks; then, for devices that are left over, the jobs that run there, and those that wait."""
         yield from self.picks
         picked = {job.id for job in self.picks}
         yield from (job for job in view.running.values() if job.id not in picked)

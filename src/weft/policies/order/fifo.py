@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.core.job import Job
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 
 @dataclass
-class Arrival(KeyedOrder):
+class Fifo(KeyedOrder):
     """A head that the devices that are there could not hold is passed by, whether a node is lost for good or will be
-    back: nobody can tell, and all others would stand still. When its devices are there again it is the head again.
+    back: that is not known, and all others would stand still. When its devices are there again it is the head again.
     """
 
     strict: bool

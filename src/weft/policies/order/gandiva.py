@@ -11,18 +11,19 @@ from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
 from weft.policies.migrate.cost import MoveCost, has_moved
+from weft.policies.order.keyed import KeyedOrder
 
 LEAST_S = 2.0
 """Steps of milliseconds make no quantum shorter than this."""
 COST_SHARE = 0.02
-"""So much of a quantum, at most, is spent on the switch to the job that has it: the paper tells of 2 % at 60 s."""
+"""At most this part of a quantum is spent on the switch to its job: the paper reports 2 % at 60 s."""
 FIRST_S = 5.0
-"""So long, or until it has been measured, nobody who is new takes the devices of one that was new just before."""
+"""So long, or until it has been measured, a new job keeps its devices from other new jobs."""
 SAME = 0.5
-"""Who is apart by less than about this part of a quantum has had the same: milliseconds must not change whose turn it
-is, so that turns come round in one order."""
+"""Jobs that are apart by less than about this part of a quantum have had the same: milliseconds must not change whose
+turn it is, so that turns come round in one order."""
 EARLY = 0.1
 """A quantum that ends within this part of it ends now if jobs are switched now: switches then come together, and few
 decisions are needed for them."""
@@ -31,27 +32,28 @@ IN_QUANTUM, IN_TURN, HAD_ITS_TURN = range(3)
 
 
 @dataclass
-class Rotation(KeyedOrder):
-    """Who has held its devices for the least time, by its weight, goes next; of equals, who waits longest. A gang's
-    second counts as one, however many devices it holds: all are slowed alike. Only jobs of one server are compared.
+class GandivaOrder(KeyedOrder):
+    """The job that has held its devices for the least time, by its weight, goes next; of equals, the longest waiting. A
+    gang's second counts as one, however many devices it holds: all are slowed alike. Only jobs of one server are
+    compared.
 
-    `quantum_s` or `quantum_steps`, whichever is less, is for how long nobody who has had as much takes the devices of
-    one that has just begun: how often is switched, not how much anybody gets. Where a switch is costly the quantum is
-    longer, so that the switch takes no more than COST_SHARE of it. A quantum that has begun ends early only for a new
-    job, or for a larger gang that has had less: while a gang's turn has come and too few devices are at the end of a
-    quantum, others go on, and those that begin meanwhile make way as soon as the gang fits with them out of the way.
+    `quantum_s` or `quantum_steps`, whichever is less, is for how long no job that has had as much takes the devices of
+    one that has just begun: how often jobs are switched, not how much each gets. Where a switch is costly the quantum
+    is longer, so that the switch takes no more than COST_SHARE of it. A quantum that has begun ends early only for a
+    new job, or for a larger gang that has had less: while a gang's turn has come and too few devices are at the end of
+    a quantum, others go on, and those that begin meanwhile make way as soon as the gang fits with them out of the way.
 
-    A job that has never run waits for nothing of this: it takes the devices of whoever has had most. A guest computes
-    already, so it is in nobody's turn: it gets devices of its own when nobody else wants them.
+    A job that has never run waits for nothing of this: it takes the devices of the job that has had most. A guest
+    computes already, so it takes no turns: it gets devices of its own when no other job wants them.
     """
 
     quantum_s: float
     quantum_steps: float
     cost: MoveCost = field(default_factory=lambda: MoveCost(0.0))
-    """What a switch costs: learnt by whoever moves jobs."""
-    accounts: Accounts = field(init=False, repr=False)
+    """What a switch costs: learnt by `Migration`."""
+    accounts: ShareAccounts = field(init=False, repr=False)
 
-    rule = "of a server's jobs, who has had the least time for its weight goes next, for a quantum; new jobs go first"
+    rule = "of a server's jobs, the one with the least time for its weight goes next, for a quantum; new jobs go first"
     preempts = True
     returns_home = True
     heeds_measures = True
@@ -59,7 +61,7 @@ class Rotation(KeyedOrder):
     def __post_init__(self) -> None:
         if not (self.quantum_s > 0 and self.quantum_steps > 0):
             raise InputError("a quantum is not above 0", "the defaults are quantum_s=60, quantum_steps=100")
-        self.accounts = Accounts(self._longest_s, self._run_before_turn_s)
+        self.accounts = ShareAccounts(self._longest_s, self._run_before_turn_s)
 
     def learn(self, view: View) -> bool:
         return self.accounts.keep(view)
@@ -75,7 +77,7 @@ class Rotation(KeyedOrder):
             return (NEW, job.tie)
         if self.is_in_quantum(job, now):
             return (BY_SHARE, self._had(job, now), IN_QUANTUM, job.since_s, job.tie)
-        stays_since_s = job.served_from_s + self._quantum_of(job)  # who has stayed on the longest leaves first
+        stays_since_s = job.served_from_s + self._quantum_of(job)  # the job that has stayed on the longest leaves first
         return (BY_SHARE, self._had(job, now), HAD_ITS_TURN, -stays_since_s, job.tie)
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
@@ -93,7 +95,7 @@ class Rotation(KeyedOrder):
         return max(now, at_s - EARLY * self._quantum_of(job))
 
     def look_again_at(self, now: float, jobs_waiting: int) -> float:
-        """If somebody goes without and that is not counted yet."""
+        """If a job goes without and that is not counted yet."""
         is_news = not self.accounts.is_open and self.accounts.goes_without(jobs_waiting)
         return now + FIRST_S if is_news else math.inf
 
@@ -154,7 +156,7 @@ class Rotation(KeyedOrder):
 # ---- What each job has had of the time that is shared, by its weight: the books that equal shares are kept by.
 #
 # A job's account is the seconds it has held its devices for each unit of its weight. Only differences among jobs of
-# one server mean anything, and only while somebody goes without: whoever runs while nobody waits owes nothing for it,
+# one server mean anything, and only while a job goes without: a job that runs while none waits owes nothing for it,
 # so then the books are closed.
 
 LOOKS = 4
@@ -163,36 +165,36 @@ REVIEW_QUANTA = 4
 """So often the accounts of all are looked at."""
 MOST_QUANTA = 4
 """No account is further than this from the level, for the lightest job: what device types, or gangs that do not fit
-beside each other, keep apart for long is no debt, and must starve nobody when all can compete again."""
+beside each other, keep apart for long is no debt, and must starve no job when all can compete again."""
 
 
-class Accounts:
+class ShareAccounts:
     """Kept at the beginning of each decision, from what has changed."""
 
     def __init__(self, quantum_s: Callable[[], float], run_s: Callable[[Job, float], float]) -> None:
         self.is_open = False
-        """Whether somebody has lately gone without."""
+        """Whether a job has lately gone without."""
         self._quantum_s = quantum_s
         self._run_s = run_s
         """How long a job had run when its turn began."""
         self._of: dict[str, tuple[float, float]] = {}
         """By job: where its account stood, and how long the job had run then."""
         self._levels: dict[frozenset[str] | None, float] = {}
-        """Where those that hold devices stand, by the device types a newcomer may use."""
+        """The middle account of the jobs that hold devices, by the device types a newcomer may use."""
         self._levels_until_s = -math.inf
         self._review_at_s = math.inf
         self._wanted_s = -math.inf
-        """When somebody was last seen to go without."""
+        """When a job was last seen to go without."""
         self._seated = 0
         self._version = -1
 
     def had_s(self, job: Job, run_s: float) -> float:
-        """Its account when it has run so long; nothing while nobody goes without."""
+        """Its account when it has run so long; nothing while no job goes without."""
         stood_s, then_s = self._of.get(job.id, (0.0, run_s))
         return stood_s + (run_s - then_s) / job.spec.weight
 
     def goes_without(self, jobs_waiting: int) -> bool:
-        """Whether somebody waits, and computes nowhere as a guest meanwhile."""
+        """Whether a job waits, and does not compute as a guest meanwhile."""
         return jobs_waiting > self._seated
 
     def keep(self, view: View) -> bool:
@@ -220,7 +222,7 @@ class Accounts:
         return was_open
 
     def _begin(self, view: View) -> bool:
-        """Somebody goes without: from here on it is counted."""
+        """A job goes without: from here on it is counted."""
         self.is_open = True
         self._of = {job.id: (0.0, self._run_s(job, view.now)) for job in view.jobs.values()}
         self._levels_until_s = -math.inf
@@ -228,7 +230,7 @@ class Accounts:
         return True
 
     def _enter(self, view: View, jobs: Iterable[Job]) -> None:
-        """Who comes, or comes back, has no claim on what was shared before."""
+        """A job that comes, or comes back, has no claim on what was shared before."""
         for job in jobs:
             if job.id in view.jobs:
                 run_s, level_s = self._run_s(job, view.now), self._level_s(view, job.spec.device_types)

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from weft.core.errors import InputError
 from weft.core.job import Job
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 ROUNDING = 1e-9
 """A decision at the end of a quantum is in the next one, however the division is rounded."""
 
 
 @dataclass
-class Attained(KeyedOrder):
+class Las(KeyedOrder):
     """What a running job attains counts from the end of the quantum.
 
     Quanta are the same for all jobs. If service counted at once, the job that was chosen at one decision would be
@@ -23,7 +24,7 @@ class Attained(KeyedOrder):
 
     quantum_s: float
 
-    rule = "who has had the least device-time goes first"
+    rule = "the job with the least device-time goes first"
     preempts = True
     drifts = True
 

@@ -14,7 +14,8 @@ from weft.core.text import duration_text
 from weft.core.transitions import State
 from weft.core.values import EPSILON_S, JobClass
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 GUARANTEED, OPPORTUNISTIC = JobClass.GUARANTEED, JobClass.OPPORTUNISTIC
 
@@ -33,7 +34,7 @@ class Quotas:
         self.charged: dict[str, int] = {}
         """The gangs that are charged, by job."""
         self.upgraded: list[Job] = []
-        """Who has been charged by the last look, and was there before."""
+        """The jobs that the last look has charged, and that were there before."""
         self._used: dict[str, int] = {}
         self._lacking: dict[str, dict[str, Job]] = {}
         """By tenant, those that can only wait for quota, by arrival."""
@@ -43,21 +44,21 @@ class Quotas:
         return bool(self.devices)
 
     def could_hold(self, job: Job) -> bool:
-        """Whether its gang fits if nobody else is charged."""
+        """Whether its gang fits if no other job is charged."""
         return job.gang_size <= self.devices.get(job.tenant, 0)
 
     def used(self, tenant: str) -> int:
         return self._used.get(tenant, 0)
 
     def learn(self, view: View) -> bool:
-        """True if somebody who was there before stands differently now."""
+        """True if the class of a job that was there before has changed."""
         self.upgraded = []
         if view.tenants.quotas != self.devices:
             self._begin(view)
             return True
         if not self.devices:
             return False
-        if view.version != self._version:  # what has changed since may not be told, as after a decision that failed
+        if view.version != self._version:  # changes may be missing, as after a decision that failed
             self._version = view.version
             self.upgraded = self._charge_anew(view)
         elif view.changes:
@@ -85,7 +86,7 @@ class Quotas:
         return [job for job in upgraded if job.id not in come]
 
     def _charge_anew(self, view: View) -> list[Job]:
-        """Who is charged stays so, if it is still there."""
+        """A charged job stays charged while it is live."""
         live = {job_id: job for job_id in self.charged if (job := view.jobs.get(job_id)) and _may_be_charged(job)}
         self.charged = {job_id: self.charged[job_id] for job_id in live}
         self._used, self._lacking = {}, {}
@@ -119,23 +120,23 @@ class Quotas:
 
 
 def _may_be_charged(job: Job) -> bool:
-    """Who is held by its owner, or for another job, has no claim on anything before it is released: it might wait for
+    """A job held by its owner, or for another job, has no claim on anything before it is released: it might wait for
     the very one that waits for its quota. One that is tried again after a while goes on as it was."""
     return job.state is not State.HELD or job.held_for == {Code.BACKING_OFF}
 
 
-# ---- Quotas and classes around any order by keys: who is guaranteed goes before who uses what is left.
+# ---- Quotas and classes around any keyed order: guaranteed jobs go before those that use what is left.
 
 GUARANTEED_FIRST, OPPORTUNISTIC_LAST = 0, 1
 
 
 @dataclass
-class Classed(KeyedOrder):
+class QuotaClasses(KeyedOrder):
     """A job that is not opportunistic is charged to its tenant's quota when it comes, if the quota has room for its
     gang, and is guaranteed from then to its end. One that asked to be guaranteed waits for that; one that left it to
     us is like an opportunistic one after `convert_after_s` of waiting, or at once if the quota could never hold it.
     When quota frees, the first that came is charged. With no quotas all are peers, but for those that are opportunistic
-    by their own wish.
+    by their own request.
 
     A gang that is charged and does not fit has devices reserved: see `Reservations`.
     """
@@ -166,7 +167,7 @@ class Classed(KeyedOrder):
         """The gangs that are charged to a quota, by job."""
         return self.quotas.charged
 
-    def standing(self, job: Job) -> int:
+    def class_rank(self, job: Job) -> int:
         if job.spec.job_class is JobClass.OPPORTUNISTIC:
             return OPPORTUNISTIC_LAST
         if not self.quotas or job.id in self.quotas.charged or job.spec.job_class is JobClass.GUARANTEED:
@@ -177,7 +178,7 @@ class Classed(KeyedOrder):
         return job.id in self.quotas.charged
 
     def may_be_moved_for(self, job: Job, other: Job) -> bool:
-        """Whoever runs as if alone is moved for nobody who does not."""
+        """A guaranteed job is moved only for another guaranteed job."""
         return not self.is_guaranteed(job) or self.is_guaranteed(other)
 
     def may_sit(self, job: Job) -> bool:
@@ -187,15 +188,15 @@ class Classed(KeyedOrder):
     # ---- as an order
 
     def key(self, job: Job, now: float) -> Key:
-        """Where the order itself preempts nobody, of two jobs of one standing the one that runs goes first.
+        """Where the order itself never preempts, of two jobs of one class the one that runs goes first.
 
-        But one that got its devices as an opportunistic job has not come before who waits by right, and came before it.
+        But one that got its devices as an opportunistic job does not precede an older guaranteed job that waits.
         """
-        standing = self.standing(job)
+        class_rank = self.class_rank(job)
         if self.inner.preempts:
-            return (standing, *self.inner.key(job, now))
+            return (class_rank, *self.inner.key(job, now))
         has_precedence = job.is_running and self._upgraded.get(job.id) != job.generation
-        return (standing, not has_precedence, *self.inner.key(job, now))
+        return (class_rank, not has_precedence, *self.inner.key(job, now))
 
     def blocks(self, job: Job, now: float) -> bool:
         return self.inner.blocks(job, now) and not self.is_barred(job)
@@ -203,7 +204,7 @@ class Classed(KeyedOrder):
     def is_barred(self, job: Job) -> bool:
         """It waits for quota."""
         is_uncharged = bool(self.quotas) and job.id not in self.quotas.charged
-        return is_uncharged and job.is_waiting and self.standing(job) == GUARANTEED_FIRST
+        return is_uncharged and job.is_waiting and self.class_rank(job) == GUARANTEED_FIRST
 
     def why_barred(self, job: Job) -> Reason | None:
         if not self.is_barred(job):
@@ -214,15 +215,15 @@ class Classed(KeyedOrder):
         return Reason(Code.NEEDS_QUOTA, (job.gang_size, job.tenant, quota, used, otherwise))
 
     def is_owed(self, job: Job) -> bool:
-        """Where there are quotas, who is charged to one; else the others would come before those in the end."""
-        return self.standing(job) == GUARANTEED_FIRST and not self.is_barred(job)
+        """Where there are quotas, only charged jobs; else the others would come before those in the end."""
+        return self.class_rank(job) == GUARANTEED_FIRST and not self.is_barred(job)
 
     def reserves(self, job: Job) -> bool:
         return job.gang_size > 1 and job.id in self.quotas.charged
 
     def heeds_reservations(self, job: Job) -> bool:
-        """Who is evicted by whoever goes before it gives back what it holds, once its minimum run time is over."""
-        return job.spec.min_run_s > 0 or (not self.inner.preempts and self.standing(job) == GUARANTEED_FIRST)
+        """A job that may be evicted by those before it gives back what it holds, once its minimum run time is over."""
+        return job.spec.min_run_s > 0 or (not self.inner.preempts and self.class_rank(job) == GUARANTEED_FIRST)
 
     def changes_at(self, job: Job, now: float, is_running: bool) -> float:
         inner = self.inner.changes_at(job, now, is_running)

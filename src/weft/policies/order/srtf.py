@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.core.job import Job
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 
 @dataclass
-class Remaining(KeyedOrder):
+class Srtf(KeyedOrder):
     """Remaining time is that on the job's best type: were it that of the type it runs on, two jobs of different
     speeds could each be the shorter one while it waits, and preempt each other for ever.
     """

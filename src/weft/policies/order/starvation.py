@@ -15,14 +15,15 @@ from weft.core.text import duration_text
 from weft.core.transitions import State
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 
 @dataclass
-class Bounded(KeyedOrder):
+class BypassBound(KeyedOrder):
     """A job that has waited `limit_s` without a break goes before all others, to its end.
 
-    While it does not fit, nobody behind it starts: devices that become free are kept for it, if those that are there
+    While it does not fit, no job behind it starts: devices that become free are kept for it, if those that are there
     could ever hold it. Under lasting overload every job becomes overdue and the order degenerates to first come, first
     served.
     """
@@ -35,7 +36,7 @@ class Bounded(KeyedOrder):
 
     def __post_init__(self) -> None:
         checked_limit_s(self.limit_s)
-        self.rule = f"{self.inner.rule}; but who has waited {duration_text(self.limit_s)} goes before all others"
+        self.rule = f"{self.inner.rule}; but a job that has waited {duration_text(self.limit_s)} goes before all others"
         self.preempts = self.inner.preempts
         self.drifts = self.inner.drifts
         self.blockers_come_first = not self.inner.may_block or self.inner.blockers_come_first
@@ -100,14 +101,14 @@ class Bounded(KeyedOrder):
         return self.inner.look_again_at(now, jobs_waiting)
 
     def _goes_first(self, job: Job) -> bool:
-        """Who was overdue by right and has lost that right, as when quotas change, stands where the others do."""
+        """A job that was overdue by right and has lost that right, as when quotas change, is ranked like the others."""
         return job.id in self.overdue and self.is_owed(job)
 
 
-# ---- A bound on bypass for orders without keys: who has waited too long, and when the next one will have.
+# ---- A bound on bypass for orders without keys: which jobs are overdue, and when the next one will be.
 
 
-class Bypass:
+class OverdueJobs:
     """A job that has waited `limit_s` without a break is overdue, and stays so to its end."""
 
     def __init__(self, limit_s: float) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.reasons import Reason
 from weft.core.transitions import State
 from weft.core.view import View
 from weft.policies.base import Key
@@ -51,56 +49,21 @@ class TenantQueues:
 
 def in_turn(queue: Iterable[Job], view: View) -> Iterator[tuple[Tie, Job]]:
     """A tenant's turns: each has the place of one of its jobs by arrival, and is had by one of them by priority."""
-    if not view.ledger.exceptions:
+    if not view.has_exceptions:
         return ((job.tie, job) for job in queue)
     jobs = list(queue)
     return zip((job.tie for job in jobs), sorted(jobs, key=lambda job: -job.spec.priority), strict=True)
 
 
-# ---- What orders without keys have in common.
-
-
-class LineOrder:
-    """An order that gives the whole line: write `line`, and what else differs from these."""
-
-    rule = "by a line of its own"
-    preempts = False
-    heeds_priorities = False
-
-    def prepare(self, view: View) -> None:
-        """Nothing to remember."""
-
-    def eviction_line(self, view: View) -> list[Job]:
-        return []
-
-    def goes_before(self, job: Job, other: Job, now: float) -> bool:
-        return False
-
-    def blocks(self, job: Job, now: float) -> bool:
-        return False
-
-    def why_not(self, view: View, job: Job, could_hold: Callable[[Job], bool]) -> Reason | None:
-        return None
-
-    def rank(self, view: View, job: Job) -> Key:
-        return (job.tie,)
-
-    def recall(self, services: Iterable[float]) -> None:
-        """There is nothing to learn."""
-
-    def wake_at(self, view: View, running: Collection[str], jobs_waiting: int) -> float:
-        return math.inf
-
-
 # ---- Priorities: which of its own jobs a tenant wants first. The order between tenants stays as the policy has it.
 #
-# A policy's line is a sequence of turns, each of them some tenant's. Who of the tenant has the turn is for its
+# A policy's line is a sequence of turns, each of them some tenant's. Which of the tenant's jobs has the turn is for its
 # priorities to say: of its jobs that are in the line, the one of the highest priority, and of equals the one that the
 # policy ranks first. So a tenant that sets priorities gets the very turns that it would get without.
 
 
 class PriorityTurns:
-    """Who has each turn of a line. Jobs of tenants that have set no priorities have their own."""
+    """The job that has each turn of a line. Jobs of tenants that have set no priorities have their own."""
 
     def __init__(self, in_line: Iterable[Job], rank: Callable[[Job], Key]) -> None:
         """`in_line`: all jobs that may have a turn; `rank`: where the policy ranks each."""
@@ -115,7 +78,7 @@ class PriorityTurns:
             self._queues[tenant] = iter(sorted(own, key=lambda job: (-job.spec.priority, rank(job))))
 
     def of(self, job: Job) -> Job:
-        """Who has the turn that the policy has given to this job."""
+        """The job that has the turn that the policy has given to this job."""
         queue = self._queues.get(job.tenant)
         return job if queue is None else next(queue, job)
 

@@ -14,7 +14,8 @@ from weft.core.ledger import Change
 from weft.core.transitions import TERMINAL, State
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder
+from weft.policies.base import Key
+from weft.policies.order.keyed import KeyedOrder
 
 GROWTH = 1.1
 """New samples count once there are a tenth more of them: an index that moved at every finish would move every job."""
@@ -94,7 +95,7 @@ class ServiceQueues(KeyedOrder):
     promote_knob: float | None = None
     promotions: dict[str, Promotion] = field(default_factory=dict, init=False, repr=False)
 
-    rule = "who has had less device-time goes first, in queues; within one, who started first"
+    rule = "jobs with less device-time go first, in queues; within a queue, the one that started first"
     preempts = True
     is_moved_by_eviction = False
 
@@ -177,7 +178,7 @@ class GittinsQueues(ServiceQueues):
     history: History = field(default_factory=History)
     learns: bool = True
 
-    rule = "by queues of device-time; within one, who is likeliest to end soon, seeing how long others took"
+    rule = "by queues of device-time; within a queue, the job likeliest to end soon, given how long others took"
     drifts = True
 
     def key(self, job: Job, now: float) -> Key:

@@ -29,8 +29,8 @@ class GittinsRank(ServiceQueues):
     history: History = field(default_factory=History)
 
     rule = (
-        "who is new goes first, then who is likeliest to end soon for the device-time it has had; "
-        "until that is known, who has had the least"
+        "new jobs go first, then those likeliest to end soon for the device-time they have had; "
+        "until that is known, those with the least device-time"
     )
     returns_home = True
 
@@ -73,7 +73,7 @@ class GittinsRank(ServiceQueues):
         return max([self.history.index(low, high - low) for high in ends] + [self.history.index(low, 1e18)])
 
 
-# ---- In which order those who never ran go: by what their tenants have had, and what is promised to those before
+# ---- The order of jobs that never ran: by what their tenants have had, and what is promised to those before
 # them.
 
 
@@ -99,7 +99,7 @@ class Newcomers:
     def learn(self, view: View) -> bool:
         """True if one that was there before goes elsewhere now."""
         is_anew = view.version != self._version
-        if is_anew:  # what has changed since may not be told
+        if is_anew:  # changes may be missing
             self._version = view.version
             self._forget(job for line in list(self._by_tenant.values()) for job in list(line.values()))
             self._add(sorted(view.jobs.values(), key=lambda job: job.tie), view)
@@ -111,7 +111,7 @@ class Newcomers:
         return is_anew
 
     def _add(self, jobs: Iterable[Job], view: View) -> None:
-        """Who is held by its owner has no place in the line before it is released."""
+        """A job held by its owner has no place in the line before it is released."""
         for job in jobs:
             if job.is_waiting and not job.generation and job.id not in self._tags:
                 line = self._by_tenant.setdefault(job.tenant, {})

@@ -1,1 +1,1 @@
-"""Planners: from the order of jobs to a plan of who holds which devices."""
+"""Planners: from the order of jobs to a plan of which job holds which devices."""

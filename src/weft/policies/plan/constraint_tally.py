@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 
-from weft.core.bounds import cpu_counts, cpus_left, cpus_on, host_of
+from weft.core.bounds import cpu_counts, cpus_on, host_of
 from weft.core.commands import Allocation
 from weft.core.job import Job
 from weft.core.plan import Placement
@@ -18,16 +18,16 @@ from weft.policies.plan.node_groups import NodeGroup
 
 
 class ConstraintTally:
-    """The devices that nobody keeps and the CPU cores that are left, as a plan grows."""
+    """The free devices and CPU cores, as a plan grows."""
 
     __slots__ = ("_cpus_left", "_hosts", "_masks", "_nodes")
 
     def __init__(self, view: View, *, if_empty: bool = False) -> None:
-        """`if_empty`: as if nobody held anything."""
+        """`if_empty`: as if no job held anything."""
         self._nodes = view.nodes
         self._hosts = [host_of(node) for node in view.nodes]
         self._masks = list(view.free_masks)
-        self._cpus_left = cpus_left(view.ledger, with_guests=False)  # guests make way
+        self._cpus_left = view.cpus_left(with_guests=False)  # guests make way
         if if_empty:
             there = zip(view.nodes, view.is_present, view.blocked_masks, strict=True)
             self._masks = [((1 << node.device_count) - 1) & ~blocked if here else 0 for node, here, blocked in there]

@@ -9,7 +9,7 @@ behind it) only become fewer. So
 
 Where devices are kept for a gang, that holds for jobs that stand alike to what is kept, and so does their shape.
 
-It also relies on keys that end with the job's tie, on jobs that block standing before all that do not, on a match
+It also relies on keys that end with the job's tie, on jobs that block coming before all that do not, on a match
 that depends on nothing but descriptions; `Policy` takes the plain planner where one of these does not hold. While jobs
 are live that are bound to devices or CPU cores, or have a priority, the plain planner decides here as well.
 
@@ -26,25 +26,24 @@ from typing import ClassVar
 
 from weft.core.job import Job
 from weft.core.ledger import LEFT, QUEUED, Change
-from weft.core.plan import Eviction, Grant, Placement, Plan
-from weft.core.reasons import Code, Reason
+from weft.core.plan import Placement, Plan
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Everyone, Key, KeyedOrder, Match, Placer
-from weft.policies.migrate.unpack import Staying
-from weft.policies.plan.draft import only_starts_up
-from weft.policies.plan.free_devices import home_of, make_way, make_way_home
-from weft.policies.plan.full_scan import ScratchPlanner
-from weft.policies.plan.queue_index import FRONT, Entry, QueueIndex, Shape, earlier
-from weft.policies.plan.queue_position import LinePositions, positions
+from weft.policies.base import AllTenants, Key, Match, Placer
+from weft.policies.migrate.unpack import SeatRetention
+from weft.policies.order.keyed import KeyedOrder
+from weft.policies.plan.builder import PlanBuilder
+from weft.policies.plan.full_scan import FullScanPlanner
+from weft.policies.plan.preemption import only_starts_up
+from weft.policies.plan.queue_index import FRONT, QueueEntry, QueueIndex, Shape, earlier
+from weft.policies.plan.queue_position import QueuePositions, positions
 from weft.policies.plan.reservation import Reservations
 
 PROGRESSED, STARTUP = Change.PROGRESSED, Change.STARTUP
-FITS, FITS_AFTER_PREEMPTING, PREEMPTED_FOR = Code.FITS, Code.FITS_AFTER_PREEMPTING, Code.PREEMPTED_FOR
 
 
 class IncrementalPlanner:
-    """Order, match, place for an order that has keys; everybody is admitted."""
+    """Order, match, place for an order that has keys; all tenants are admitted."""
 
     may_place_anew: ClassVar[bool] = True
 
@@ -53,32 +52,32 @@ class IncrementalPlanner:
         self._match = match
         self._place = place
         self._line: QueueIndex | None = None
-        self._scan = ScratchPlanner(Everyone(), order, match, place)
-        self.reservations = self._scan.reservations or Reservations(order, place)
+        self._scan = FullScanPlanner(AllTenants(), order, match, place)
+        self.reservations = self._scan.reservations
         self.staying = self._scan.staying
 
     def decide(self, view: View) -> Plan:
         freed: Key | None
-        if view.ledger.exceptions:  # jobs that neither shapes nor keys describe
+        if view.has_exceptions:  # jobs that neither shapes nor keys describe
             self._line = None
             return self._scan.decide(view)
         if self._order.learn(view) or self._line is None or self._line.version != view.version:
             self._line = QueueIndex(view, self._order, self._match, self._place)
             self._line.settle(view.now, [])
-            freed, newcomers = FRONT, list[Entry]()
+            freed, newcomers = FRONT, list[QueueEntry]()
         else:
             freed, newcomers = self._catch_up(self._line, view)
         if self._line.jobs_waiting and (freed is not None or newcomers):
             reserved = self.reservations if self._order.may_reserve else None
             if reserved is not None:
                 reserved.begin(view.version)
-            walk = _Walk(self._line, self._order, self._place, view.now, self.staying, reserved)
-            walk.go(freed, newcomers)
-            return Plan(walk.grants, walk.evictions() if walk.evicted else (), self._line.wake_at(view.now))
+            builder = IncrementalBuilder(self._line, self._order, self._place, view.now, self.staying, reserved)
+            builder.go(freed, newcomers)
+            return builder.plan(self._line.wake_at(view.now))
         return Plan((), (), self._line.wake_at(view.now))
 
-    def positions(self, view: View) -> LinePositions | None:
-        """Of the jobs that wait, as of the view; None if the line does not tell."""
+    def positions(self, view: View) -> QueuePositions | None:
+        """Of the jobs that wait, as of the view; None if that is not known."""
         return positions(self._line, self._order, view)
 
     def forget(self) -> None:
@@ -88,10 +87,10 @@ class IncrementalPlanner:
     def why(self, view: View, job: Job) -> None:
         """Whatever there is to say, the stages say."""
 
-    def _catch_up(self, line: QueueIndex, view: View) -> tuple[Key | None, list[Entry]]:
-        """Take in what has happened. Returns from where on devices became available, and who is new."""
+    def _catch_up(self, line: QueueIndex, view: View) -> tuple[Key | None, list[QueueEntry]]:
+        """Take in what has happened. Returns the key from which on devices became available, and the new entries."""
         now = view.now
-        newcomers: list[Entry] = []
+        newcomers: list[QueueEntry] = []
         freed = line.settle(now, newcomers) if line.unsettled else None
         for change, job in view.changes:
             if change is QUEUED:
@@ -110,36 +109,25 @@ class IncrementalPlanner:
             freed = earlier(freed, line.end_protection(now))
         return self._from_where(freed, newcomers), newcomers
 
-    def _from_where(self, freed: Key | None, newcomers: list[Entry]) -> Key | None:
+    def _from_where(self, freed: Key | None, newcomers: list[QueueEntry]) -> Key | None:
         """From where on to look, seeing that devices became available there."""
         order = self._order
         if order.drifts:
-            return FRONT  # anybody may have passed anybody
+            return FRONT  # any job may have passed any other
         looks_ahead = order.may_block or order.may_reserve
         if looks_ahead and newcomers:
-            return FRONT  # a newcomer may stand behind one that blocks, or for whom devices are kept
+            return FRONT  # a new job may be behind one that blocks, or for which devices are kept
         if freed is not None and (looks_ahead or not order.preempts):
-            return FRONT  # what became free is free for everybody
+            return FRONT  # what became free is free for all
         return freed
 
 
-class _Walk:
+class IncrementalBuilder(PlanBuilder[QueueEntry]):
     """One decision: down the line, from candidate to candidate."""
 
-    __slots__ = (
-        "_candidates",
-        "_is_sorted",
-        "_line",
-        "_looks_from",
-        "_now",
-        "_order",
-        "_place",
-        "_reach",
-        "_reserved",
-        "_staying",
-        "evicted",
-        "grants",
-    )
+    __slots__ = ("_candidates", "_is_sorted", "_line", "_looks_from", "_now", "_reach")
+
+    _order: KeyedOrder
 
     def __init__(
         self,
@@ -147,27 +135,22 @@ class _Walk:
         order: KeyedOrder,
         place: Placer,
         now: float,
-        staying: Staying,
-        reserved: Reservations | None = None,
+        staying: SeatRetention,
+        reservations: Reservations | None = None,
     ) -> None:
-        self.grants: list[Grant] = []
+        super().__init__(line.room, order, place, staying, reservations)
         self._line = line
-        self._order = order
-        self._place = place
         self._now = now
-        self._staying = staying
-        self._reserved = reserved
-        self._candidates: list[tuple[Key, Entry]] = []
-        self.evicted: dict[str, tuple[Entry, Reason]] = {}
+        self._candidates: list[tuple[Key, QueueEntry]] = []
         self._reach = math.inf
         """No later candidate could have more devices of one type than this, free or of jobs behind it."""
         self._is_sorted = not order.drifts
-        """Whether those that may be evicted stand in order."""
+        """Whether the jobs that may be evicted are in order."""
         self._looks_from: Key | None = None
         """Behind this place the first of every shape is a candidate; before it only newcomers are."""
 
-    def go(self, freed: Key | None, newcomers: list[Entry]) -> None:
-        candidates, order, total = self._candidates, self._order, self._line.room.total
+    def go(self, freed: Key | None, newcomers: list[QueueEntry]) -> None:
+        candidates, order, total = self._candidates, self._order, self.room.total
         is_sorted = self._is_sorted
         for entry in newcomers:
             if (freed is None or entry.key <= freed) and self._line.entries.get(entry.job.id) is entry:
@@ -181,22 +164,20 @@ class _Walk:
             if entry.is_running or (entry.shape in hopeless and not entry.is_evicted):
                 continue
             if is_sorted and not any(total.values()) and not self._line.starting and self._is_last(key):
-                return  # nothing is free, and nobody who runs stands behind this place in the line
-            if entry.job.gang_size <= self._reach and self._settle_somewhere(entry):
+                return  # nothing is free, and no running job is behind this place in the line
+            if entry.job.gang_size <= self._reach and self.start(entry.job, entry.kinds):
                 if self._looks_from is not None:
                     self._look_at_next(entry.shape, key)
             else:
                 hopeless.add(entry.shape)
-                if self._reserved is not None:
-                    self._reserve(entry, self._reserved)
+                self.reserve(entry.job, entry.kinds)
                 if order.may_block and order.blocks(entry.job, self._now) and self._line.could_hold(entry):
                     return
 
-    def evictions(self) -> list[Eviction]:
-        """Whom the plan evicts in the end; nobody is evicted any more as far as the line goes."""
-        for entry, _ in self.evicted.values():
-            entry.is_evicted = False
-        return [Eviction(job_id, reason) for job_id, (_, reason) in self.evicted.items()]
+    def plan(self, wake_at: float) -> Plan:
+        for entry, _ in self._evicted.values():
+            entry.is_evicted = False  # for the next decision it is one that waits
+        return super().plan(wake_at)
 
     # ---- candidates
 
@@ -217,147 +198,70 @@ class _Walk:
             if at < len(ranked.keys):
                 heappush(self._candidates, (ranked.keys[at], ranked.items[at]))
 
-    # ---- one candidate
+    # ---- running jobs behind a candidate
 
-    def _settle_somewhere(self, entry: Entry) -> bool:
-        if entry.is_evicted and self._line.room.holds(entry.placement):
-            del self.evicted[entry.job.id]  # its devices were not needed after all
-            self._line.return_home(entry, self._now)
-            return True
-        return self._start_on_free(entry) or (self._order.preempts and self._start_evicting(entry))
+    def reserve(self, job: Job, kinds: Sequence[str]) -> None:
+        if self._reservations is not None:
+            self._sort()
+            super().reserve(job, kinds)
 
-    def _start_on_free(self, entry: Entry) -> bool:
-        room, gang_size = self._line.room, entry.job.gang_size
-        home, place = self._home_of(entry), self._place_for(entry)
-        if home is not None and room.holds(home):
-            self._give_free(entry, home)
+    def _start_evicting(self, job: Job, kinds: Sequence[str]) -> bool:
+        self._sort()
+        if super()._start_evicting(job, kinds):
             return True
-        for kind in entry.kinds:
-            if room.total[kind] >= gang_size:
-                placement = place.choose(entry.job.spec, room.groups[kind], room.free)
-                if placement is not None:
-                    self._give_free(entry, placement)
-                    return True
+        line, key = self._line, self._line.entries[job.id].key
+        if len(kinds) == len(line.runners) and not line.starting:
+            total, runners = self.room.total, line.runners
+            self._reach = max(
+                (total[kind] + runners[kind].weight_from(runners[kind].after(key)) for kind in kinds), default=0
+            )
         return False
 
-    def _start_evicting(self, entry: Entry) -> bool:
-        line, room, gang_size = self._line, self._line.room, entry.job.gang_size
+    def _sort(self) -> None:
         if not self._is_sorted:
-            line.sort_drifting(self._now)
+            self._line.sort_drifting(self._now)
             self._is_sorted = True
-        if self._start_at_home(entry):
-            return True
-        most, place = 0, self._place_for(entry)
-        for kind in entry.kinds:
-            runners, free = line.runners[kind], room.total[kind]
-            at = runners.after(entry.key)
-            if runners.covers_from(at, gang_size - free):
-                way = make_way(place, entry.job.spec, room.groups[kind], room.free, runners.items[at:])
-                if way is not None:
-                    self._take_from(entry, kind, *way)
-                    return True
-            most = max(most, free + runners.weight_from(at))
-        if line.starting and self._order.is_guaranteed(entry.job) and self._start_ending_startups(entry):
-            return True
-        if len(entry.kinds) == len(line.runners) and not line.starting:
-            self._reach = most
-        return False
 
-    def _start_at_home(self, entry: Entry, starting: Sequence[Entry] = ()) -> bool:
-        home = self._home_of(entry)
-        if home is None:
-            return False
-        kind = self._line.room.kind_of(home)
-        leaving = make_way_home(home, self._line.room, self._behind(entry, kind, starting))
-        if leaving is None:
-            return False
-        self._take_from(entry, kind, home, leaving)
-        return True
+    @property
+    def _has_startups(self) -> bool:
+        return bool(self._line.starting)
 
-    def _start_ending_startups(self, entry: Entry) -> bool:
-        """Of those that start up, as few as possible leave, and only where all others that may leave are not enough."""
-        line, place = self._line, self._place_for(entry)
-        starting_up = [one for one in line.starting.values() if only_starts_up(one.job, self._now)]
-        keys = {one.job.id: self._order.key(one.job, self._now) for one in starting_up}
-        starting = sorted(
-            (one for one in starting_up if keys[one.job.id] > entry.key), key=lambda one: keys[one.job.id]
-        )
-        if self._start_at_home(entry, starting):
-            return True
-        for kind in entry.kinds:
-            behind = self._behind(entry, kind, starting)
-            way = make_way(place, entry.job.spec, line.room.groups[kind], line.room.free, behind)
-            if way is not None:
-                self._take_from(entry, kind, *way)
-                return True
-        return False
-
-    def _behind(self, entry: Entry, kind: str, starting: Sequence[Entry]) -> list[Entry]:
-        """Those it may evict, who leaves last first."""
+    def _behind(self, job: Job, kind: str) -> list[QueueEntry]:
         runners = self._line.runners[kind]
-        return [*(one for one in starting if one.kind == kind), *runners.items[runners.after(entry.key) :]]
+        return runners.items[runners.after(self._line.entries[job.id].key) :]
 
-    def _home_of(self, entry: Entry) -> Placement | None:
-        wants_home = self._order.returns_home or entry.job.seating
-        home = home_of(entry.job, self._line.room, entry.kinds, self._place) if wants_home else None
-        return None if home is None or self._is_kept(entry, home) else home
+    def _enough_behind(self, job: Job, kind: str) -> list[QueueEntry]:
+        runners = self._line.runners[kind]
+        at = runners.after(self._line.entries[job.id].key)
+        return runners.items[at:] if runners.covers_from(at, job.gang_size - self.room.total[kind]) else []
 
-    def _is_kept(self, entry: Entry, placement: Placement) -> bool:
-        """Whether those devices are reserved for somebody else."""
-        return self._reserved is not None and not self._reserved.allows(entry.job, placement)
+    def _ahead(self, job: Job, kind: str) -> list[QueueEntry]:
+        behind = {one.job.id for one in self._behind(job, kind)}
+        running = (one for one in self._line.entries.values() if one.is_running and one.kind == kind)
+        return [one for one in running if one.job.id not in behind]
 
-    def _place_for(self, entry: Entry) -> Placer:
-        return self._place if self._reserved is None else self._reserved.place_for(entry.job)
+    def _starting_behind(self, job: Job) -> list[QueueEntry]:
+        key = self._line.entries[job.id].key
+        starting_up = [one for one in self._line.starting.values() if only_starts_up(one.job, self._now)]
+        keys = {one.job.id: self._order.key(one.job, self._now) for one in starting_up}
+        return sorted((one for one in starting_up if keys[one.job.id] > key), key=lambda one: keys[one.job.id])
 
-    def _reserve(self, entry: Entry, reserved: Reservations) -> None:
-        line, key = self._line, entry.key
-        if not self._is_sorted:
-            line.sort_drifting(self._now)
-            self._is_sorted = True
+    # ---- what becomes of the line
 
-        def behind(kind: str) -> list[Entry]:
-            runners = line.runners[kind]
-            return runners.items[runners.after(key) :]
+    def _granted(self, job: Job, placement: Placement) -> None:
+        self._line.start(self._line.entries[job.id], placement, self._now)
 
-        def ahead(kind: str) -> list[Entry]:
-            left = {one.job.id for one in behind(kind)}
-            running = (one for one in line.entries.values() if one.is_running and one.kind == kind)
-            return [one for one in running if one.job.id not in left]
+    def _leave(self, one: QueueEntry) -> None:
+        self._line.evict(one, self._now)
+        heappush(self._candidates, (one.key, one))
 
-        reserved.reserve(entry.job, entry.kinds, line.room, behind, ahead)
+    def _stay(self, one: QueueEntry) -> None:
+        self._line.return_home(one, self._now)
 
-    def _give_free(self, entry: Entry, placement: Placement) -> None:
-        """Unless it is a guest that goes on where it sits: then it is seen to, and the next in line may have them."""
-        room = self._line.room
-        if entry.job.seating is not None and self._staying.declines(entry.job, placement):
-            home = self._staying.free_home(entry.job, room)
-            if home is None or self._is_kept(entry, home):
-                return
-            placement = home
-        free = room.total[room.kind_of(placement)]
-        self._grant(entry, placement, Reason(FITS, (entry.job.gang_size, free)))
-
-    def _take_from(self, entry: Entry, kind: str, placement: Placement, leaving: list[Entry]) -> None:
-        if entry.job.seating is not None and self._staying.keeps(entry.job):
-            kind = self._line.room.kind_of(entry.job.seating.allocation)
-            runners = self._line.runners[kind]
-            home = self._staying.at_home(entry.job, self._line.room, runners.items[runners.after(entry.key) :])
-            if home is None or self._is_kept(entry, home[0]):
-                return  # it goes on as a guest
-            placement, leaving = home
-        for one in leaving:
-            self._line.evict(one, self._now)
-            self.evicted[one.job.id] = (one, Reason(PREEMPTED_FOR, (entry.job.id,)))
-            heappush(self._candidates, (one.key, one))
-        self._grant(entry, placement, Reason(FITS_AFTER_PREEMPTING, (entry.job.gang_size, len(leaving))))
-        looks_here = self._looks_from is not None and self._looks_from <= entry.key
-        if self._line.room.total[kind] and not looks_here:  # those that left had more than was needed
-            self._look_at_all_behind(entry.key)
+    def _has_cleared(self, job: Job, placement: Placement) -> None:
+        """Where those that left had more devices than were needed, others may have the rest."""
+        key = self._line.entries[job.id].key
+        looks_here = self._looks_from is not None and self._looks_from <= key
+        if self.room.total[self.room.kind_of(placement)] and not looks_here:
+            self._look_at_all_behind(key)
             heapify(self._candidates)
-
-    def _grant(self, entry: Entry, placement: Placement, reason: Reason) -> None:
-        self.grants.append(Grant(entry.job.id, placement, reason))
-        self._staying.granted(entry.job, placement)
-        self._line.start(entry, placement, self._now)
-        if self._reserved is not None:
-            self._reserved.taken(entry.job, placement)

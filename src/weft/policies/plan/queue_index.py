@@ -1,4 +1,4 @@
-"""The line of live jobs, kept in order between decisions: who waits by shape, who runs by device type."""
+"""The line of live jobs, kept in order between decisions: waiting jobs by shape, running jobs by device type."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder, Match, Placer, later
-from weft.policies.plan.draft import is_protected, placement_of, protected_until
-from weft.policies.plan.free_devices import Room
-from weft.policies.plan.sorted_jobs import Ranked, Weighted
+from weft.policies.base import Key, Match, Placer
+from weft.policies.order.keyed import KeyedOrder, later
+from weft.policies.plan.free_devices import FreeDevices
+from weft.policies.plan.preemption import is_protected, placement_of, protected_until
+from weft.policies.plan.sorted_jobs import SortedJobs, WeightedJobs
 
 FRONT: Key = ()
 """Before every key."""
@@ -22,7 +23,7 @@ FRONT: Key = ()
 Shape = tuple[object, ...]
 
 
-class Entry:
+class QueueEntry:
     """One job's place in the line."""
 
     __slots__ = (
@@ -58,9 +59,9 @@ class Entry:
         """Whether the last plan evicted it and started it elsewhere: its lease is another one since."""
         self.change_at = math.inf
         self.protected_until = -math.inf
-        """Until when nobody evicts it, as far as is known."""
+        """Until when it is not evicted, as far as is known."""
 
-    def __lt__(self, other: Entry) -> bool:
+    def __lt__(self, other: QueueEntry) -> bool:
         return False  # heaps compare keys; equal keys are the same entry
 
 
@@ -69,20 +70,20 @@ class QueueIndex:
 
     def __init__(self, view: View, order: KeyedOrder, match: Match, place: Placer) -> None:
         self.version = view.version
-        self.room = Room(view)
-        self.entries: dict[str, Entry] = {}
-        self.waiting: dict[Shape, Ranked[Entry]] = {}
-        self.runners: dict[str, Weighted[Entry]] = {kind: Weighted() for kind in self.room.groups}
+        self.room = FreeDevices(view)
+        self.entries: dict[str, QueueEntry] = {}
+        self.waiting: dict[Shape, SortedJobs[QueueEntry]] = {}
+        self.runners: dict[str, WeightedJobs[QueueEntry]] = {kind: WeightedJobs() for kind in self.room.groups}
         self.jobs_waiting = 0
         self._order = order
         self._match = match
         self._place = place
-        self._drifting: dict[str, Entry] = {}
-        self.unsettled: list[Entry] = []
-        self.changing: list[tuple[float, Key, Entry]] = []
-        self.protected: list[tuple[float, Key, Entry]] = []
-        self.starting: dict[str, Entry] = {}
-        """Of those that are protected, who starts up: they are evicted for guaranteed jobs alone."""
+        self._drifting: dict[str, QueueEntry] = {}
+        self.unsettled: list[QueueEntry] = []
+        self.changing: list[tuple[float, Key, QueueEntry]] = []
+        self.protected: list[tuple[float, Key, QueueEntry]] = []
+        self.starting: dict[str, QueueEntry] = {}
+        """Protected jobs that start up: they are evicted for guaranteed jobs alone."""
         self._kinds_of: dict[Shape, tuple[str, ...]] = {}
         self._could_hold: dict[Shape, bool] = {}
         for job in view.jobs.values():
@@ -93,7 +94,7 @@ class QueueIndex:
 
     # ---- coming and going
 
-    def queue(self, job: Job, now: float) -> Entry:
+    def queue(self, job: Job, now: float) -> QueueEntry:
         """A job that waits and was not in the line."""
         self._order.touch(job, now)
         entry = self._enter(job, now)
@@ -115,7 +116,7 @@ class QueueIndex:
         self.unrank(entry)
         self._unprotect(entry)
         self.room.give(entry.placement)
-        return FRONT if was_protected else entry.key  # who was protected was out of everybody's reach
+        return FRONT if was_protected else entry.key  # a protected job was out of reach for all
 
     def _adopt(self, job: Job, now: float) -> None:
         entry = self._enter(job, now)
@@ -123,7 +124,7 @@ class QueueIndex:
         entry.kind = self.room.kind_of(entry.placement)
         self.run(entry, now)
 
-    def _enter(self, job: Job, now: float) -> Entry:
+    def _enter(self, job: Job, now: float) -> QueueEntry:
         shape, kinds = self._described(job)
         key = self._order.key(job, now)
         if not key or key[-1] is not job.tie:
@@ -131,7 +132,7 @@ class QueueIndex:
                 f"the key {key} of {type(self._order).__name__} does not end with the job's tie",
                 "end the tuple with job.tie: that is what makes keys of different jobs different",
             )
-        entry = self.entries[job.id] = Entry(job, key, kinds, shape)
+        entry = self.entries[job.id] = QueueEntry(job, key, kinds, shape)
         return entry
 
     def _described(self, job: Job) -> tuple[Shape, tuple[str, ...]]:
@@ -149,8 +150,8 @@ class QueueIndex:
             return (*shape, "barred"), ()
         return (*shape, order.reserves(job), order.heeds_reservations(job)), kinds
 
-    def could_hold(self, entry: Entry) -> bool:
-        """Whether it fits if nobody else holds anything: worked out once a shape, as long as the devices stay."""
+    def could_hold(self, entry: QueueEntry) -> bool:
+        """Whether it fits if no other job holds anything: worked out once a shape, as long as the devices stay."""
         known = self._could_hold.get(entry.shape)
         if known is None:
             known = self.room.could_hold(self._place, entry.job.spec, entry.kinds)
@@ -159,28 +160,28 @@ class QueueIndex:
 
     # ---- waiting and running
 
-    def wait(self, entry: Entry) -> None:
+    def wait(self, entry: QueueEntry) -> None:
         ranked = self.waiting.get(entry.shape)
         if ranked is None:
-            ranked = self.waiting[entry.shape] = Ranked()
+            ranked = self.waiting[entry.shape] = SortedJobs()
         ranked.insert(entry.key, entry)
         self.jobs_waiting += 1
 
-    def unwait(self, entry: Entry) -> None:
+    def unwait(self, entry: QueueEntry) -> None:
         ranked = self.waiting[entry.shape]
         ranked.remove(entry.key)
         if not ranked.keys:
             del self.waiting[entry.shape]
         self.jobs_waiting -= 1
 
-    def rank(self, entry: Entry) -> None:
+    def rank(self, entry: QueueEntry) -> None:
         entry.is_ranked = True
         if self._order.drifts:
             self._drifting[entry.job.id] = entry  # sorted when it is needed
         else:
             self.runners[entry.kind].insert(entry.key, entry, entry.job.gang_size)
 
-    def unrank(self, entry: Entry) -> None:
+    def unrank(self, entry: QueueEntry) -> None:
         if entry.is_ranked:
             entry.is_ranked = False
             if self._order.drifts:
@@ -188,7 +189,7 @@ class QueueIndex:
             else:
                 self.runners[entry.kind].remove(entry.key)
 
-    def evict(self, entry: Entry, now: float) -> None:
+    def evict(self, entry: QueueEntry, now: float) -> None:
         """Called within a decision, when keys that drift have just been sorted."""
         if self._order.drifts and entry.is_ranked:
             self.runners[entry.kind].remove(entry.key)
@@ -202,7 +203,7 @@ class QueueIndex:
             self.unsettled.append(entry)
         self.expect_change(entry, now)
 
-    def start(self, entry: Entry, placement: Placement, now: float) -> None:
+    def start(self, entry: QueueEntry, placement: Placement, now: float) -> None:
         """It leaves the queue and takes these devices."""
         self.unwait(entry)
         self.room.take(placement)
@@ -214,20 +215,20 @@ class QueueIndex:
             self._protect(entry, now + min_run_s)
         self.run(entry, now)
 
-    def return_home(self, entry: Entry, now: float) -> None:
+    def return_home(self, entry: QueueEntry, now: float) -> None:
         """Evicted within this decision, it keeps its devices after all."""
         self.unwait(entry)
         self.room.take(entry.placement)
         entry.is_evicted = False
         self.run(entry, now)
 
-    def run(self, entry: Entry, now: float) -> None:
+    def run(self, entry: QueueEntry, now: float) -> None:
         """It runs from now on; what that does to its key shows once the plan is committed."""
         entry.is_running = True
         self.unsettled.append(entry)
         self.expect_change(entry, now)
 
-    def settle(self, now: float, newcomers: list[Entry]) -> Key | None:
+    def settle(self, now: float, newcomers: list[QueueEntry]) -> Key | None:
         """Give those that the last plan moved their new places; one that waits is a newcomer there."""
         freed: Key | None = None
         order = self._order
@@ -256,24 +257,24 @@ class QueueIndex:
     def sort_drifting(self, now: float) -> None:
         """For keys that drift: sort those that may be evicted by their keys of this instant."""
         order = self._order
-        runners: dict[str, Weighted[Entry]] = {kind: Weighted() for kind in self.room.groups}
+        runners: dict[str, WeightedJobs[QueueEntry]] = {kind: WeightedJobs() for kind in self.room.groups}
         for entry in self._drifting.values():
             entry.key = order.key(entry.job, now)
         for entry in sorted(self._drifting.values(), key=attrgetter("key")):
             runners[entry.kind].append(entry.key, entry, entry.job.gang_size)
         self.runners = runners
 
-    def expect_change(self, entry: Entry, now: float) -> None:
+    def expect_change(self, entry: QueueEntry, now: float) -> None:
         change_at = self._order.changes_at(entry.job, now, entry.is_running)
         if change_at != math.inf:
             change_at = later(change_at, now)
             heappush(self.changing, (change_at, entry.job.tie, entry))
         entry.change_at = change_at
 
-    def apply_changes(self, now: float, newcomers: list[Entry]) -> Key | None:
+    def apply_changes(self, now: float, newcomers: list[QueueEntry]) -> Key | None:
         """Move those whose keys have changed."""
         changing, freed = self.changing, None
-        due: list[Entry] = []
+        due: list[QueueEntry] = []
         while changing and changing[0][0] <= now + EPSILON_S:  # keys may change that much too early
             change_at, _, entry = heappop(changing)
             if change_at == entry.change_at:
@@ -284,7 +285,7 @@ class QueueIndex:
             self.expect_change(entry, now)
         return freed
 
-    def rank_again(self, entry: Entry, now: float, newcomers: list[Entry]) -> Key | None:
+    def rank_again(self, entry: QueueEntry, now: float, newcomers: list[QueueEntry]) -> Key | None:
         """Give it the place that its key of this instant asks for; one that waits is a newcomer there."""
         before = entry.key
         if not entry.is_running:
@@ -305,23 +306,23 @@ class QueueIndex:
 
     # ---- protection
 
-    def _protect(self, entry: Entry, until_s: float) -> None:
+    def _protect(self, entry: QueueEntry, until_s: float) -> None:
         if entry.protected_until != until_s:
             entry.protected_until = until_s
             heappush(self.protected, (until_s, entry.job.tie, entry))
 
-    def _unprotect(self, entry: Entry) -> None:
+    def _unprotect(self, entry: QueueEntry) -> None:
         entry.protected_until = -math.inf  # what the heap still knows of it is stale
         self.starting.pop(entry.job.id, None)
 
-    def _keep_out_of_reach(self, entry: Entry, now: float) -> None:
+    def _keep_out_of_reach(self, entry: QueueEntry, now: float) -> None:
         """Until `end_protection`; of one that starts up, until its first step if that comes before."""
         self.unrank(entry)
         self._protect(entry, protected_until(entry.job))
         if now < entry.job.startup_kept_until_s:
             self.starting[entry.job.id] = entry
 
-    def review_startup(self, entry: Entry, now: float) -> Key | None:
+    def review_startup(self, entry: QueueEntry, now: float) -> Key | None:
         """A running job has begun to start up, or has made its first step."""
         if is_protected(entry.job, now):
             self._keep_out_of_reach(entry, now)
@@ -336,11 +337,11 @@ class QueueIndex:
                 freed = self._bring_within_reach(entry, now)
         return freed
 
-    def _bring_within_reach(self, entry: Entry, now: float) -> Key:
+    def _bring_within_reach(self, entry: QueueEntry, now: float) -> Key:
         self._unprotect(entry)
         entry.key = self._order.key(entry.job, now)
         self.rank(entry)
-        return FRONT  # until now it was out of everybody's reach, wherever it stands in the line
+        return FRONT  # until now it was out of reach for all, whatever its place in the line
 
     def wake_at(self, now: float) -> float:
         changing, protected = self.changing, self.protected

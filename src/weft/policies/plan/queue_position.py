@@ -10,11 +10,12 @@ from itertools import islice
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
-from weft.policies.base import Key, KeyedOrder, Match, Order, Placer
-from weft.policies.order.starvation import Bypass
+from weft.policies.base import Key, Match, Placer, QueueOrder
+from weft.policies.order.keyed import KeyedOrder
+from weft.policies.order.starvation import OverdueJobs
 from weft.policies.plan.constraint_tally import refusal as bound_refusal
-from weft.policies.plan.draft import is_protected, only_starts_up, placement_of
-from weft.policies.plan.free_devices import Room
+from weft.policies.plan.free_devices import FreeDevices
+from weft.policies.plan.preemption import is_protected, only_starts_up, placement_of
 from weft.policies.plan.queue_index import QueueIndex
 from weft.policies.plan.reservation import Reservations
 
@@ -22,15 +23,15 @@ from weft.policies.plan.reservation import Reservations
 def explain(
     view: View,
     job: Job,
-    order: Order,
+    order: QueueOrder,
     match: Match,
     place: Placer,
     reservations: Reservations | None = None,
-    bypass: Bypass | None = None,
+    bypass: OverdueJobs | None = None,
     heads: Sequence[Job] | None = None,
 ) -> Reason:
     """`heads`: the waiting jobs of which one blocks if any does, where the planner knows them."""
-    room = Room(view)
+    room = FreeDevices(view)
 
     def could_hold(other: Job) -> bool:
         return room.could_hold(place, other.spec, match.types(other.spec, tuple(room.groups)))
@@ -69,7 +70,7 @@ def explain(
     return refusal
 
 
-def _first_starting(view: View, job: Job, order: Order, room: Room, kinds: Sequence[str]) -> Job | None:
+def _first_starting(view: View, job: Job, order: QueueOrder, room: FreeDevices, kinds: Sequence[str]) -> Job | None:
     """Of the running jobs behind it, one that starts up on devices of these types."""
     for other in reversed(order.eviction_line(view)):
         if not order.goes_before(job, other, view.now):
@@ -79,7 +80,7 @@ def _first_starting(view: View, job: Job, order: Order, room: Room, kinds: Seque
     return None
 
 
-def _reach_behind(view: View, job: Job, order: Order, room: Room, kind: str) -> int:
+def _reach_behind(view: View, job: Job, order: QueueOrder, room: FreeDevices, kind: str) -> int:
     """Add to the room what the job could take from running jobs behind it; returns how many devices of a type."""
     behind = 0
     for other in reversed(order.eviction_line(view)):
@@ -98,7 +99,7 @@ MOST_MOVED = 500
 """With more jobs than this whose places are out of date, sorting the whole queue is the better way."""
 
 
-class LinePositions:
+class QueuePositions:
     """The line is as of the last decision; jobs that have changed since are placed by their keys of now."""
 
     def __init__(self, line: QueueIndex, order: KeyedOrder, moved: dict[str, Job], view: View) -> None:
@@ -137,10 +138,10 @@ class LinePositions:
         )
 
 
-def positions(line: QueueIndex | None, order: KeyedOrder, view: View) -> LinePositions | None:
+def positions(line: QueueIndex | None, order: KeyedOrder, view: View) -> QueuePositions | None:
     """None if the line is not up to date, or too much of it is not."""
     if line is None or line.version != view.version:
         return None
     moved = {job.id: job for _, job in view.changes} | {entry.job.id: entry.job for entry in line.unsettled}
     moved |= view.seated  # their keys move with the time that they compute
-    return LinePositions(line, order, moved, view) if len(moved) <= MOST_MOVED else None
+    return QueuePositions(line, order, moved, view) if len(moved) <= MOST_MOVED else None

@@ -2,7 +2,7 @@
 
 A gang that may reserve and finds no place is promised one: a placement that it could have if some of those that stand
 before it ended. Of those nodes' devices, what it could have by now is kept: free ones, and those of jobs behind it.
-Who would not give a device back when asked may have only what the gang will leave over. The others may use them
+A job that would not give a device back when asked may have only what the gang will leave over. The others may use them
 meanwhile: the gang takes them back when it starts. So it starts when the last of those ends that it waits for, if not
 before, elsewhere.
 
@@ -18,16 +18,17 @@ from weft.core.job import Job
 from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec
-from weft.policies.base import KeyedOrder, Placer
-from weft.policies.plan.free_devices import Placed, Room, make_way
+from weft.policies.base import Placer, Reserving
+from weft.policies.plan.free_devices import FreeDevices
 from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.preemption import Placed, make_way
 
 ByKind = Callable[[str], Sequence[Placed]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What is promised to a gang, and how many devices of it are still somebody else's."""
+class Reservation:
+    """What is promised to a gang, and how many of these devices other jobs still hold."""
 
     job: Job
     placement: Placement
@@ -41,11 +42,11 @@ class Kept:
 class Reservations:
     """Kept by a planner. What is promised outlives a decision; all else is of the decision that is being made."""
 
-    def __init__(self, order: KeyedOrder, place: Placer) -> None:
-        self.kept: dict[str, Kept] = {}
+    def __init__(self, order: Reserving, place: Placer) -> None:
+        self.kept: dict[str, Reservation] = {}
         self._order = order
         self._place = place
-        self._promised: Mapping[str, Kept] = {}
+        self._promised: Mapping[str, Reservation] = {}
         self._claimed: set[str] = set()
         self._spare: dict[int, int] = {}
         """Of the nodes that are promised: how many devices others may have for good."""
@@ -57,7 +58,7 @@ class Reservations:
         self._version = version
         self.kept, self._claimed, self._spare = {}, set(), {}
 
-    def reserve(self, job: Job, kinds: Sequence[str], room: Room, behind: ByKind, ahead: ByKind) -> None:
+    def reserve(self, job: Job, kinds: Sequence[str], room: FreeDevices, behind: ByKind, ahead: ByKind) -> None:
         """The job has found no place. `behind` are those it could evict, of a type; `ahead` are all others that run."""
         if not self._order.reserves(job) or not self._claimed.isdisjoint(kinds):
             return
@@ -71,14 +72,14 @@ class Reservations:
         within_reach = _within_reach(room, behind(room.kind_of(placement)))
         lacking = _lacking(placement, within_reach)
         if lacking < job.gang_size:
-            self.kept[job.id] = Kept(job, placement, lacking)
+            self.kept[job.id] = Reservation(job, placement, lacking)
             self._spare |= {node: max(0, within_reach[node] - count) for node, count in placement}
 
     def place_for(self, job: Job) -> Placer:
         """How to choose a place for a job, seeing what is kept for others."""
         if not self._spare or not self._order.heeds_reservations(job):
             return self._place
-        return Sparing(self._place, self._spare)
+        return SparingPlacer(self._place, self._spare)
 
     def allows(self, job: Job, placement: Placement) -> bool:
         if not self._spare or not self._order.heeds_reservations(job):
@@ -86,20 +87,22 @@ class Reservations:
         return all(count <= self._spare.get(node, count) for node, count in placement)
 
     def taken(self, job: Job, placement: Placement) -> None:
-        """It was granted devices: what it will not give back is nobody's to spare any more."""
+        """It was granted devices: what it will not give back cannot be spared any more."""
         if self._spare and self._order.heeds_reservations(job):
             for node, count in placement:
                 if node in self._spare:
                     self._spare[node] -= count
 
-    def in_the_way_of(self, job: Job, kinds: Sequence[str], room: Room) -> Job | None:
+    def in_the_way_of(self, job: Job, kinds: Sequence[str], room: FreeDevices) -> Job | None:
         """The gang for which is kept what the job would need; None if it could start all the same."""
         place = self.place_for(job)
         if any(place.choose(job.spec, room.groups[kind], room.free_for(job.spec)) is not None for kind in kinds):
             return None
         return next((kept.job for kept in self.kept.values() if room.kind_of(kept.placement) in kinds), None)
 
-    def _promise(self, job: Job, kinds: Sequence[str], room: Room, behind: ByKind, ahead: ByKind) -> Placement | None:
+    def _promise(
+        self, job: Job, kinds: Sequence[str], room: FreeDevices, behind: ByKind, ahead: ByKind
+    ) -> Placement | None:
         """Where the fewest devices are lacking; None where it has a claim on nothing."""
         best, fewest = None, job.gang_size
         for kind in kinds:
@@ -116,7 +119,7 @@ class Reservations:
 
 
 @dataclass(frozen=True, slots=True)
-class Sparing:
+class SparingPlacer:
     """A placement that leaves alone what is kept."""
 
     inner: Placer
@@ -135,7 +138,7 @@ class Sparing:
         return self.inner.refusal(spec, group, free)
 
 
-def _within_reach(room: Room, behind: Sequence[Placed]) -> list[int]:
+def _within_reach(room: FreeDevices, behind: Sequence[Placed]) -> list[int]:
     """The devices of each node that are free or held by one of these."""
     devices = list(room.free)
     for one in behind:

@@ -2,7 +2,7 @@
 
 A job is placed on a server when it first runs: where devices are free, or else where the fewest jobs share them. From
 then on it takes turns with the jobs of that server only, and resumes on the very devices on which it was paused. It
-gets others only by a migration, which is told as one and must pay for itself.
+gets others only by a migration, which is reported as one and must pay for itself.
 
 Between decisions the planner remembers which jobs belong to which server, and from when on a quantum may end there. A
 decision looks only at servers where something has changed or is due; with `looks_at_all`, at all of them.
@@ -23,11 +23,12 @@ from weft.core.plan import Plan
 from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
-from weft.policies.base import Everyone, Match, Placer, later
-from weft.policies.order.gandiva import Rotation
-from weft.policies.plan.draft import protection_ends_at
-from weft.policies.plan.full_scan import ScratchPlanner
-from weft.policies.plan.time_slices import Slicing
+from weft.policies.base import AllTenants, Match, Placer
+from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.order.keyed import later
+from weft.policies.plan.full_scan import FullScanPlanner
+from weft.policies.plan.preemption import protection_ends_at
+from weft.policies.plan.time_slices import TimeSliceBuilder
 
 
 class ServerPlanner:
@@ -36,18 +37,18 @@ class ServerPlanner:
     reservations = None
     may_place_anew: ClassVar[bool] = False
 
-    def __init__(self, order: Rotation, match: Match, place: Placer, looks_at_all: bool = False) -> None:
-        self._scan = ScratchPlanner(Everyone(), order, match, place)
+    def __init__(self, order: GandivaOrder, match: Match, place: Placer, looks_at_all: bool = False) -> None:
+        self._scan = FullScanPlanner(AllTenants(), order, match, place)
         self.staying = self._scan.staying
         self._order = order
         self._match = match
         self._place = place
         self.looks_at_all = looks_at_all
-        self._servers: Servers | None = None
+        self._servers: ServerIndex | None = None
         self._quanta_s = order.quanta_s
 
     def decide(self, view: View) -> Plan:
-        if view.ledger.exceptions:  # jobs that counts of devices and keys do not describe
+        if view.has_exceptions:  # jobs that counts of devices and keys do not describe
             self.forget()
             return self._scan.decide(view)
         order, servers = self._order, self._servers
@@ -55,7 +56,7 @@ class ServerPlanner:
         quanta_s, self._quanta_s = self._quanta_s, order.quanta_s
         has_learnt |= quanta_s != self._quanta_s
         if servers is None or servers.version != view.version:
-            servers = self._servers = Servers(view, servers)
+            servers = self._servers = ServerIndex(view, servers)
             for job, peers in servers.moved:
                 order.accounts.join(view, job, peers)
             changed = set(range(len(view.nodes)))
@@ -64,7 +65,7 @@ class ServerPlanner:
             if has_learnt or self.looks_at_all:
                 changed = set(range(len(view.nodes)))
             changed |= servers.due(view.now)
-        slicing = Slicing(view, order, self._match, self._place, self.staying, servers)
+        slicing = TimeSliceBuilder(view, order, self._match, self._place, self.staying, servers)
         slicing.go(changed)
         servers.expect(view, order, slicing)
         return slicing.plan(self._wake_at(view, servers, slicing))
@@ -86,7 +87,7 @@ class ServerPlanner:
         others = sum(1 for one in view.jobs.values() if one is not job and _overlaps(home_of(view, one), home, on[0]))
         return Reason(Code.TAKES_TURNS, (view.nodes[home[0][0]].name, others))
 
-    def _wake_at(self, view: View, servers: Servers, slicing: Slicing) -> float:
+    def _wake_at(self, view: View, servers: ServerIndex, slicing: TimeSliceBuilder) -> float:
         now, order = view.now, self._order
         wake_at = min(servers.wakes.values(), default=math.inf)
         running = slicing.running() if slicing.waiting else []
@@ -99,23 +100,24 @@ class ServerPlanner:
         return min(wake_at, order.look_again_at(now, slicing.waiting))
 
 
-class Servers:
+class ServerIndex:
     """Which jobs belong where, and when turns end there."""
 
-    def __init__(self, view: View, before: Servers | None = None) -> None:
+    def __init__(self, view: View, before: ServerIndex | None = None) -> None:
         self.version = view.version
         self.jobs: list[dict[str, Job]] = [{} for _ in view.nodes]
-        """By node, who runs there, or waits for its turn there, in the order in which they came to be known."""
+        """By node, the jobs that run there, or wait for their turn there, in the order in which they came to be
+        known."""
         self.home: dict[str, Allocation] = {}
         self.demand = [0] * len(view.nodes)
         """By node, how many devices its jobs want."""
         self.unplaced: dict[str, Job] = {}
         self.wakes: dict[int, float] = {}
-        """By node, when a turn ends for which somebody waits."""
+        """By node, when a turn ends for which a job waits."""
         self._due: dict[int, float] = {}
         """By node, from when on it may end."""
         self._planned: list[Job] = []
-        """Whom the last plan was about: nobody else tells of that."""
+        """The jobs that the last plan was about: changes do not report those."""
         for job in view.jobs.values():
             self._enter(view, job)
         known = before.home if before is not None else {}
@@ -140,7 +142,7 @@ class Servers:
     def due(self, now: float) -> set[int]:
         return {node for node, at_s in self._due.items() if at_s <= now + EPSILON_S}
 
-    def expect(self, view: View, order: Rotation, slicing: Slicing) -> None:
+    def expect(self, view: View, order: GandivaOrder, slicing: TimeSliceBuilder) -> None:
         """When to look at the servers again that have been looked at."""
         now = view.now
         self._planned = slicing.concerned
@@ -177,7 +179,7 @@ class Servers:
 
 
 def home_of(view: View, job: Job) -> Allocation:
-    """The devices that it has or had last, if they are there and nobody else's; nothing if it must be placed."""
+    """The devices that it has or had last, if they are there and not blocked; nothing if it must be placed."""
     if job.allocation:
         return job.allocation
     home = job.last_allocation

@@ -10,7 +10,7 @@ from weft.policies.base import Key
 T = TypeVar("T")
 
 
-class Ranked(Generic[T]):
+class SortedJobs(Generic[T]):
     """Parallel lists: moving pointers in memory is cheaper than any tree at these sizes."""
 
     __slots__ = ("items", "keys")
@@ -34,7 +34,7 @@ class Ranked(Generic[T]):
         return bisect_right(self.keys, key)
 
 
-class Weighted(Generic[T]):
+class WeightedJobs(Generic[T]):
     """Ranked, and each stands for a number of devices."""
 
     __slots__ = ("items", "keys", "weights")

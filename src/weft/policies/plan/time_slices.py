@@ -1,5 +1,5 @@
-"""One decision on turns: first newcomers; then, at each server that is looked at, who goes on, who is paused and who
-resumes; then those that are moved to devices that are left free."""
+"""One decision on turns: first new jobs; then, at each server that is looked at, which jobs go on, are paused, or
+resume; then those that are moved to devices that are left free."""
 
 from __future__ import annotations
 
@@ -14,21 +14,28 @@ from weft.core.reasons import Code, Reason
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 from weft.policies.base import Key, Match, Placer
-from weft.policies.migrate.unpack import Staying
-from weft.policies.order.gandiva import Rotation
-from weft.policies.plan.draft import RunningJob, is_protected, placement_of, protected_until, protection_end
-from weft.policies.plan.free_devices import Room, make_way
+from weft.policies.migrate.unpack import SeatRetention
+from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.plan.free_devices import FreeDevices
+from weft.policies.plan.preemption import (
+    RunningJob,
+    is_protected,
+    make_way,
+    placement_of,
+    protected_until,
+    protection_end,
+)
 
 if TYPE_CHECKING:
-    from weft.policies.plan.server_planner import Servers
+    from weft.policies.plan.server_planner import ServerIndex
 
 
-class Slicing:
-    """What is free by now, who was paused, who got what. Devices are reckoned with one by one: a job that resumes is
+class TimeSliceBuilder:
+    """What is free by now, which jobs were paused, what each got. Devices are counted one by one: a job that resumes is
     granted before all others, so that it gets the very ones it had."""
 
     def __init__(
-        self, view: View, order: Rotation, match: Match, place: Placer, staying: Staying, servers: Servers
+        self, view: View, order: GandivaOrder, match: Match, place: Placer, staying: SeatRetention, servers: ServerIndex
     ) -> None:
         self.looked_at: set[int] = set()
         self.granted: dict[str, Allocation] = {}
@@ -40,7 +47,7 @@ class Slicing:
         self._place = place
         self._staying = staying
         self._servers = servers
-        self._room = Room(view)
+        self._room = FreeDevices(view)
         self._free = list(view.free_masks)
         self._evicted: dict[str, Reason] = {}
         self._resumed: list[Grant] = []
@@ -77,7 +84,7 @@ class Slicing:
         return [job for job in self._view.running.values() if job.id not in self._evicted] + self._started()
 
     def running_on(self, node: int) -> tuple[list[Job], bool]:
-        """Who runs there from now on, and whether somebody waits for its turn there."""
+        """The jobs that run there from now on, and whether another waits for its turn there."""
         jobs = self._servers.jobs[node].values()
         running = [job for job in jobs if self._runs(job)]
         started = [job for job in self._started() if job.id not in self._servers.jobs[node] and self._is_on(job, node)]
@@ -238,7 +245,7 @@ class Slicing:
     # ---- devices that are left free
 
     def _use_what_is_free(self) -> None:
-        """First those whose own devices have become free, then who is moved to free ones, then guests."""
+        """First jobs whose own devices have become free, then jobs that are moved to free ones, then guests."""
         waiting = [job for jobs in self._servers.jobs for job in jobs.values() if self._waits(job)]
         waiting = sorted({job.id: job for job in waiting}.values(), key=self._key)
         for job in waiting:
@@ -262,7 +269,7 @@ class Slicing:
             return False
         home, demand = self._servers.home[job.id], self._servers.demand
         crowding = max(demand[node] / self._view.nodes[node].device_count for node, _ in home)
-        gain = max(crowding - 1.0, 1.0 / 8.0)  # who waits has company on its devices, whatever the whole server has
+        gain = max(crowding - 1.0, 1.0 / 8.0)  # the devices of a waiting job are shared, whatever the server's average
         return job.run_s(self._view.now) >= self._order.cost.seconds * (1.0 + gain) / gain
 
     def _give_guest(self, guest: Job, kinds: Sequence[str]) -> None:

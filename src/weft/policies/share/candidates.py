@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 
-from weft.core.bounds import admits, cpus_left
 from weft.core.commands import Allocation
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.memory import Memory, needed_bytes
-from weft.core.sharing import Device, Offer, devices_of, fits, holders, seated_lane
+from weft.core.sharing import Device, Offer, devices_of, seated_lane
 from weft.core.view import View
 
 MOST_TRIED = 8
-"""So many guests are tried at one spot: whether they fit is a matter of memory, and the others are busier still."""
+"""At most so many guests are tried for one candidate: whether they fit is a matter of memory, and the others are busier
+still."""
 MOST_PASSED = 64
-"""So many are looked at for those to try: of a long queue nobody may suit this one spot."""
+"""At most so many are looked at to find those to try: in a long queue, no job may suit this candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The devices of one holder, or a part of them, and who sits there already."""
+    """The devices of one holder, or a part of them, and the guests there already."""
 
     holder: Job
     guests: tuple[Job, ...] = ()
@@ -38,7 +38,7 @@ class Candidate:
 
     @property
     def together(self) -> list[tuple[Job, int]]:
-        """Who is there, each with its lane."""
+        """The members, each with its lane."""
         return [(self.holder, self.holder.lane), *((one, seated_lane(one)) for one in self.guests)]
 
     def suits(self, view: View, job: Job) -> bool:
@@ -49,7 +49,7 @@ class Candidate:
             return False  # it may be spread because its holder does not mind
         if not job.spec.allows(view.nodes[self.allocation[0][0]].device_type):
             return False
-        return not job.spec.is_bound or admits(view.ledger, cpus_left(view.ledger), job.spec, self.allocation)
+        return not job.spec.is_bound or view.admits(job.spec, self.allocation)
 
     def has_room_for(self, view: View, job: Job) -> bool:
         """Whether a gang of that size could sit on exactly these devices, by type and memory."""
@@ -57,10 +57,10 @@ class Candidate:
         if job.gang_size != len(devices) or not self.suits(view, job):
             return False
         together = [*self.together, (job, 0)]
-        return all(fits(view.ledger, device, together) for device in devices)
+        return all(view.fits(device, together) for device in devices)
 
     def spare_bytes(self, view: View) -> int:
-        """What is left of the memory of each of its devices; less than nothing where nobody can say."""
+        """What is left of the memory of each of its devices; negative where a memory is not known."""
         members = list[tuple[Memory, int]]()
         for job, lane in self.together:
             memory = job.memory
@@ -70,24 +70,24 @@ class Candidate:
         return min(view.nodes[node].memory_bytes or 0 for node, _ in self.allocation) - needed_bytes(members)
 
 
-def spots_without_guests(view: View, also_taken: Set[Device] = frozenset()) -> list[Candidate]:
+def candidates_without_guests(view: View, also_taken: Set[Device] = frozenset()) -> list[Candidate]:
     taken = view.guests.keys() | also_taken
     return [
         Candidate(job) for job in view.running.values() if not taken or taken.isdisjoint(devices_of(job.allocation))
     ]
 
 
-def spots_with_guests(view: View) -> list[Candidate]:
-    """Those whose devices have guests beside their holder."""
-    held, found = holders(view.ledger), dict[str, dict[str, Job]]()
+def candidates_with_guests(view: View) -> list[Candidate]:
+    """Those with guests beside the holder."""
+    held, found = view.holders(), dict[str, dict[str, Job]]()
     for device, guests in view.guests.items():
         if device in held:
             found.setdefault(held[device].id, {}).update({guest.id: guest for guest in guests})
     return [Candidate(view.jobs[job_id], tuple(guests.values())) for job_id, guests in found.items()]
 
 
-def spots_measured(view: View) -> list[Candidate]:
-    """Those with guests where somebody has been measured since the policy last looked, each once."""
+def candidates_measured(view: View) -> list[Candidate]:
+    """Those with guests where a member has been measured since the policy last looked, each once."""
     measured = [job for change, job in view.changes if change is Change.MEASURED and job.is_computing]
     found: dict[str, Candidate] = {}
     for job in measured:
@@ -106,7 +106,7 @@ def guests_beside(view: View, holder: Job) -> tuple[Job, ...]:
 
 
 def holder_of_seat(view: View, guest: Job) -> Job | None:
-    """Who holds the devices on which it sits, or the first of several."""
+    """The holder of the devices that a guest sits on, or the first of several."""
     seat = dict(guest.seating.allocation if guest.seating else ())
     for job in view.running.values():
         if any(seat.get(node, 0) & mask for node, mask in job.allocation):
@@ -115,26 +115,26 @@ def holder_of_seat(view: View, guest: Job) -> Job | None:
 
 
 def utilisation_of(job: Job) -> tuple[float, tuple[float, int]]:
-    """How busy it keeps its devices alone, as far as known; of equals, who came first."""
+    """How busy it keeps its devices alone, as far as known; of equals, the older job first."""
     known = job.alone or job.measured
     return (known.utilisation if known else 1.0, job.tie)
 
 
 def fitting(
-    view: View, spots: Iterable[Candidate], guests: Iterable[Job], least_bytes: Callable[[Memory], int]
+    view: View, candidates: Iterable[Candidate], guests: Iterable[Job], least_bytes: Callable[[Memory], int]
 ) -> list[Job]:
-    """Those for whom one of the spots may be large enough, of a type that they allow.
+    """The guests for which one of the candidates may be large enough, of a type that they allow.
 
-    All others would be tried in vain at every spot, and who comes after them would never be tried.
+    All others would be tried in vain everywhere, and the guests after them would never be tried.
     """
     needs = [(job, least_bytes(job.memory)) for job in guests if job.memory]
     enough_bytes = max((need_bytes for _, need_bytes in needs), default=0)
     most_bytes = dict[tuple[int, str], int]()
-    for spot in spots if needs else ():
-        kind = (len(devices_of(spot.allocation)), view.nodes[spot.allocation[0][0]].device_type)
+    for candidate in candidates if needs else ():
+        kind = (len(devices_of(candidate.allocation)), view.nodes[candidate.allocation[0][0]].device_type)
         known_bytes = most_bytes.get(kind, -1)
         if known_bytes < enough_bytes:
-            most_bytes[kind] = max(known_bytes, spot.spare_bytes(view))
+            most_bytes[kind] = max(known_bytes, candidate.spare_bytes(view))
     return [job for job, need_bytes in needs if _fits_one(job, need_bytes, most_bytes)]
 
 
@@ -146,7 +146,7 @@ def _fits_one(job: Job, least_bytes: int, most_bytes: Mapping[tuple[int, str], i
 
 
 def side_by_side(memory: Memory) -> int:
-    """What a guest needs that takes turns with nobody."""
+    """What a guest needs that takes no turns."""
     return memory.persistent_bytes + memory.ephemeral_bytes
 
 
@@ -156,18 +156,19 @@ def in_turn(memory: Memory) -> int:
 
 
 def pair_quietest(
-    spots: Iterable[Candidate],
+    candidates: Iterable[Candidate],
     guests: Iterable[Job],
     suits: Callable[[Candidate, Job], bool],
     offered: Callable[[Candidate, Job], Offer | None],
 ) -> list[Offer]:
-    """A guest for each spot, if any is made an offer: the quietest holders and guests first, each once.
+    """A guest for each candidate, if any is made an offer: the quietest holders and guests first, each once.
 
-    A guest sits on devices that a gang of its own size holds. Who does not suit a spot is passed over there.
+    A guest sits on devices that a gang of its own size holds. A guest that does not suit a candidate is passed over
+    there.
     """
     offers, waiting = list[Offer](), _by_gang_size(guests)
-    for spot in sorted(spots, key=lambda spot: utilisation_of(spot.holder)) if waiting else ():
-        offers += _first_offer(spot, waiting.get(spot.holder.gang_size, []), suits, offered)
+    for candidate in sorted(candidates, key=lambda candidate: utilisation_of(candidate.holder)) if waiting else ():
+        offers += _first_offer(candidate, waiting.get(candidate.holder.gang_size, []), suits, offered)
     return offers
 
 
@@ -179,8 +180,8 @@ def pair_parts(
 ) -> list[Offer]:
     """Guests for parts of larger gangs: on each device one at most, the quietest first, each once."""
 
-    def suits(spot: Candidate, job: Job) -> bool:
-        return spot.suits(view, job)
+    def suits(candidate: Candidate, job: Job) -> bool:
+        return candidate.suits(view, job)
 
     sizes = sorted({job.gang_size for job in guests}, reverse=True)
     gangs = (job for job in view.running.values() if sizes and job.gang_size > sizes[-1])
@@ -205,15 +206,15 @@ def pair_parts(
 
 
 def _first_offer(
-    spot: Candidate,
+    candidate: Candidate,
     waiting: list[Job],
     suits: Callable[[Candidate, Job], bool],
     offered: Callable[[Candidate, Job], Offer | None],
 ) -> list[Offer]:
-    """To one of those who wait, if any; it waits no more then."""
-    suiting = (at for at, job in enumerate(waiting[:MOST_PASSED]) if suits(spot, job))
+    """To one of the waiting jobs, if any; it is taken out of the list."""
+    suiting = (at for at, job in enumerate(waiting[:MOST_PASSED]) if suits(candidate, job))
     for at in islice(suiting, MOST_TRIED):
-        offer = offered(spot, waiting[at])
+        offer = offered(candidate, waiting[at])
         if offer is not None:
             del waiting[at]
             return [offer]
@@ -229,7 +230,7 @@ def _by_gang_size(guests: Iterable[Job]) -> dict[int, list[Job]]:
 
 
 def _left(view: View, holder: Job) -> dict[int, int]:
-    """Those of its devices, by node, on which nobody sits."""
+    """Its devices without guests, by node."""
     return {
         node: mask & ~sum(1 << at for at in range(mask.bit_length()) if (node, at) in view.guests)
         for node, mask in holder.allocation

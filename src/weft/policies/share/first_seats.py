@@ -1,4 +1,4 @@
-"""Seats for newcomers: jobs of declared memory that have never run start at once, beside whoever holds a device.
+"""Seats for newcomers: jobs of declared memory that have never run start at once, beside the holder of a device.
 
 Their imports overlap, as many at a time as the host has CPU cores, and people see first steps early. In its first
 `part_s` device-seconds a job computes side by side with the others there; then it leaves, and competes for devices
@@ -16,7 +16,7 @@ from weft.core.commands import Allocation, Seating
 from weft.core.job import Job
 from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Device, Offer, Withdrawal, devices_of, fits, seated_lane
+from weft.core.sharing import Device, Offer, Withdrawal, devices_of, seated_lane
 from weft.core.values import EPSILON_S
 from weft.core.view import View
 
@@ -48,7 +48,7 @@ class FirstSeats:
         return [Withdrawal(guest.id, reason) for guest in guests if self._is_over(guest, view.now)]
 
     def seated(self, view: View) -> list[str]:
-        """Those who sit as newcomers."""
+        """The guests that sit as newcomers."""
         return [guest.id for guest in view.seated.values() if self._has_first_seat(guest)]
 
     def offers(self, view: View, are_peers: Peers, leaving: Container[str]) -> list[Offer]:
@@ -86,12 +86,12 @@ class FirstSeats:
         return guest.charged_from_s(now) + (self.part_s - guest.attained(now)) / guest.speed
 
     def _has_news(self, view: View) -> bool:
-        """Whether somebody has come, or a seat may have become free, since this was last asked."""
+        """Whether a job has come, or a seat may have become free, since this was last asked."""
         is_anew, self._version = view.version != self._version, view.version
         come = view.jobs.values() if is_anew else (job for change, job in view.changes if change is Change.QUEUED)
         newcomers = {job.id: job for job in come if _may_sit(job)}
         self._waiting |= newcomers
-        last = next(reversed(view.ledger.running.values()), None)
+        last = next(view.last_granted(), None)
         before = self._holders
         self._holders = (len(view.running), last.id, last.generation) if last else (0, "", 0)
         if not self._waiting:
@@ -107,7 +107,7 @@ class FirstSeats:
             if not guest.spec.allows(view.nodes[device[0]].device_type) or not are_peers(members[0], guest):
                 continue
             together = [(members[0], members[0].lane), *((one, seated_lane(one)) for one in members[1:]), (guest, 0)]
-            if fits(view.ledger, device, together):
+            if view.fits(device, together):
                 return device
         return None
 
@@ -137,7 +137,7 @@ def _may_sit(job: Job) -> bool:
 
 
 def _held_alone(view: View, leaving: Container[str]) -> Iterator[tuple[Device, list[Job]]]:
-    """Devices that one job holds by itself, with those who sit there beside it and compute freely."""
+    """Devices that one job holds by itself, with the guests there that compute freely."""
     for holder in view.running.values():
         if holder.gang_size == 1 and holder.spec.may_share:
             (device,) = devices_of(holder.allocation)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
 
-from weft.core.bounds import admits, cpus_left
 from weft.core.commands import Seating
 from weft.core.errors import InputError
 from weft.core.job import Job
@@ -24,20 +23,17 @@ from weft.core.sharing import (
     Sharing,
     Withdrawal,
     devices_of,
-    fits,
-    holders,
-    members_on,
     seated_lane,
 )
 from weft.core.view import View
 from weft.policies.base import NO_LANE, Turns
 from weft.policies.share.candidates import Candidate, utilisation_of
-from weft.policies.share.opportunistic import Effects
+from weft.policies.share.opportunistic import SeatEffects
 from weft.policies.share.seat_review import SeatReview, seated_otherwise
 
 MICRO = 1_000_000
 LONGEST_S = 1e12
-"""Whoever does not say how long it takes comes after all who do; it still fits a signed word in microseconds."""
+"""A job of unknown length comes after all others; in microseconds it still fits a signed 64-bit integer."""
 MOST_MEMBERS = 62
 
 TURNS: Mapping[str, Callable[[Job, float], Turns]] = MappingProxyType(
@@ -48,27 +44,27 @@ TURNS: Mapping[str, Callable[[Job, float], Turns]] = MappingProxyType(
         "srtf": lambda job, now: Turns(1, int(MICRO * min(job.remaining_s(now), LONGEST_S)), -1),
     }
 )
-"""How the members of a lane take turns: who has used the least time; who has waited longest for this turn, so that
-steps run in the order they come; the first that came; who has the least remaining time.
+"""Which member of a lane has the next turn: the one that has used the least time; the one that has waited longest, so
+that steps run in the order they come; the first that came; the one with the least remaining time.
 
 The turn is of the least base + weight × microseconds used since it joined: what remained when it joined, less what it
-has used since, is what remains now, so nobody has to tell a lane how far its members are.
+has used since, is what remains now, so a lane need not be told how far its members are.
 """
 
 
 @dataclass
-class _News:
-    """Whether anything may have changed for those who found no place when they were last looked at.
+class _GrantWatch:
+    """Whether anything may have changed for the jobs that found no place at the last look.
 
-    Changes tell all but what the plan itself has just done. Of that, who was granted devices last tells, and how many
-    hold some. Who has progressed and computes has not come or gone: if it had left its seat for devices of its own,
-    that was a grant.
+    Changes report all but what the plan itself has just done. That shows in the job that was granted devices last, and
+    how many hold some. A job that has progressed and computes has not come or gone: if it had left its seat for devices
+    of its own, that was a grant.
     """
 
     _holders: tuple[int, str, int] = field(default=(-1, "", 0), init=False, repr=False)
 
     def has_come(self, view: View) -> bool:
-        last = next(reversed(view.ledger.running.values()), None)
+        last = next(view.last_granted(), None)
         before = self._holders
         self._holders = (len(view.running), last.id, last.generation) if last else (0, "", 0)
         return before != self._holders or any(
@@ -78,16 +74,16 @@ class _News:
 
 @dataclass
 class Lanes:
-    """Whoever waits and whose memory is known sits down in a lane of the device with the fewest members."""
+    """Each waiting job of known memory gets a seat in a lane of the device with the fewest members."""
 
     in_lane: str = "fair"
     lanes: int = 8
-    """How many of them at most on one device."""
+    """At most so many lanes on one device."""
     members: int = MOST_MEMBERS
-    """How many jobs at most on one device."""
-    effects: Effects = field(default_factory=Effects)
+    """At most so many jobs on one device."""
+    effects: SeatEffects = field(default_factory=SeatEffects)
     _review: SeatReview = field(default_factory=SeatReview, init=False, repr=False)
-    _news: _News = field(default_factory=_News, init=False, repr=False)
+    _news: _GrantWatch = field(default_factory=_GrantWatch, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.in_lane not in TURNS:
@@ -107,10 +103,10 @@ class Lanes:
         return Sharing(offers, leaving, notes, _soon(view, leaving))
 
     def _offers(self, view: View) -> list[Offer]:
-        """Each who waits, by arrival, to the first device with a place: there are many of them, and few kinds."""
+        """Each waiting job, by arrival, to the first device with a place: there are many jobs, and few kinds."""
         if view.jobs_waiting <= len(view.seated):
             return []
-        line = LaneLine(self._places(view), self.lanes, self.members)
+        line = LaneQueue(self._places(view), self.lanes, self.members)
         offers: list[Offer] = []
         too_large: dict[tuple[frozenset[str] | None, int], float] = {}  # the least P, by allowed types and T
         for job in view.jobs.values():
@@ -131,7 +127,7 @@ class Lanes:
         return offers
 
     def _places(self, view: View) -> Iterator[LanePlace]:
-        """The devices that one more could share with all who are there."""
+        """The devices that one more job could share with all members."""
         for device, members in _occupied(view):
             node = view.nodes[device[0]]
             known = [(job.memory, lane) for job, lane in members if job.spec.may_share]
@@ -159,7 +155,7 @@ def _suiting(view: View, job: Job) -> Callable[[Device], bool]:
 
     def suits(device: Device) -> bool:
         node, at = device
-        return admits(view.ledger, cpus_left(view.ledger), job.spec, ((node, 1 << at),))
+        return view.admits(job.spec, ((node, 1 << at),))
 
     return suits
 
@@ -173,18 +169,18 @@ def _takes_turns(seating: Seating) -> bool:
 
 
 def _soon(view: View, leaving: Sequence[Withdrawal]) -> float:
-    """Who leaves a seat of another kind may have one of this kind when it has."""
+    """A job that leaves a seat of another kind may have one of this kind afterwards."""
     return view.now + 1.0 if leaving else math.inf
 
 
 def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
-    """Every device with its members and their lanes, whoever holds it first."""
-    held = holders(view.ledger)
+    """Every device with its members and their lanes, the holder first."""
+    held = view.holders()
     for node, there in enumerate(view.nodes):
-        blocked = view.ledger.blocked_masks[node]
+        blocked = view.blocked_masks[node]
         for at in range(there.device_count if view.is_present[node] else 0):
             if not blocked >> at & 1:
-                yield (node, at), members_on(view.ledger, (node, at), held)
+                yield (node, at), view.members_on((node, at), held)
 
 
 # ---- Salus's assignment of jobs to devices and their lanes, with the safety condition kept at every step.
@@ -193,9 +189,9 @@ def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
 class LaneRoom:
     """What is left of one device's memory, and how large each of its lanes is: kept as members come.
 
-    It is `core.memory.needed_bytes` turned round, so that asking for one more costs no walk over those who are there.
-    What has no place has none when others have come, either: whoever makes a lane larger takes at least as much as a
-    later one saves there.
+    It is `core.memory.needed_bytes` turned round, so that asking for one more costs no walk over the members.
+    A job without a place has none after others have come, either: a job that makes a lane larger takes at least as much
+    as a later one saves there.
     """
 
     __slots__ = ("_free_bytes", "_lanes")
@@ -207,7 +203,7 @@ class LaneRoom:
             self.add(memory, lane)
 
     def add(self, memory: Memory, lane: int) -> None:
-        """A member of this lane; in lane 0 it takes turns with nobody."""
+        """A member of this lane; in lane 0 it takes no turns."""
         size_bytes = self._lanes.get(lane, 0)
         more_bytes = max(0, memory.ephemeral_bytes - size_bytes)
         self._free_bytes -= memory.persistent_bytes + more_bytes
@@ -235,7 +231,7 @@ class LaneRoom:
 
 @dataclass(slots=True)
 class LanePlace:
-    """A device and who is there with its lane, those who are being offered a seat among them."""
+    """A device and its members with their lanes, including jobs that are being offered a seat."""
 
     device: Device
     device_type: str
@@ -243,7 +239,7 @@ class LanePlace:
     room: LaneRoom
 
 
-class LaneLine:
+class LaneQueue:
     """Places, those with the fewest members first, as they fill up."""
 
     def __init__(self, places: Iterable[LanePlace], most_lanes: int, most_members: int) -> None:
@@ -281,60 +277,67 @@ def _fewest(place: LanePlace) -> tuple[int, Device]:
 class GuestLane:
     """Its members need ΣP + max T instead of Σ(P + T), and use up what one of them alone would leave idle.
 
-    Whoever holds the device is in no lane with them, and waits for nobody's turn, nor does who is packed with it. Only
+    The holder is in no lane with them and waits for no turn, and neither does a job packed with it. Only
     quiet jobs join: all on the device must ask for no more than `together` of it.
     """
 
     together: float = 0.9
 
-    def offer(self, view: View, spot: Candidate, guest: Job) -> Offer | None:
-        """A place beside those who sit there, held back like them."""
-        members = (*spot.members, guest)
-        if not self._is_open(spot) or guest.gang_size > 1 or not guest.spec.may_share or len(members) > MOST_MEMBERS:
+    def offer(self, view: View, candidate: Candidate, guest: Job) -> Offer | None:
+        """A place beside the guests there, throttled like them."""
+        members = (*candidate.members, guest)
+        if (
+            not self._is_open(candidate)
+            or guest.gang_size > 1
+            or not guest.spec.may_share
+            or len(members) > MOST_MEMBERS
+        ):
             return None
-        if not guest.spec.allows(view.nodes[spot.allocation[0][0]].device_type):
+        if not guest.spec.allows(view.nodes[candidate.allocation[0][0]].device_type):
             return None
         if sum(utilisation_of(member)[0] for member in members) > self.together:
             return None
-        lane = lane_of(spot)
-        free = [(member, seated_lane(member)) for member in spot.guests if not is_held_back(member)]
-        in_turn = [(member, lane) for member in (*held_back(spot), guest)]
-        together = [(spot.holder, spot.holder.lane), *free, *in_turn]
-        if not all(fits(view.ledger, device, together) for device in devices_of(spot.allocation)):
+        lane = lane_of(candidate)
+        free = [(member, seated_lane(member)) for member in candidate.guests if not is_held_back(member)]
+        in_turn = [(member, lane) for member in (*held_back(candidate), guest)]
+        together = [(candidate.holder, candidate.holder.lane), *free, *in_turn]
+        if not all(view.fits(device, together) for device in devices_of(candidate.allocation)):
             return None
-        return _offer(spot, guest, lane, (*held_back(spot), guest))
+        return _offer(candidate, guest, lane, (*held_back(candidate), guest))
 
-    def moved(self, spot: Candidate, restless: Sequence[Job], joining: Iterable[Job] = ()) -> list[Offer]:
-        """These of its guests are to take turns with the others, and with whoever joins them."""
-        in_turn = (*(one for one in spot.guests if is_held_back(one) or one in restless), *joining)
-        return [_offer(spot, guest, lane_of(spot), in_turn) for guest in restless]
+    def moved(self, candidate: Candidate, restless: Sequence[Job], joining: Iterable[Job] = ()) -> list[Offer]:
+        """These of its guests are to take turns with the others, and with those that join them."""
+        in_turn = (*(one for one in candidate.guests if is_held_back(one) or one in restless), *joining)
+        return [_offer(candidate, guest, lane_of(candidate), in_turn) for guest in restless]
 
-    def _is_open(self, spot: Candidate) -> bool:
-        is_theirs = all(guest.seating and guest.seating.allocation == spot.allocation for guest in spot.guests)
-        return bool(spot.guests) and is_theirs and spot.holder.gang_size == 1
+    def _is_open(self, candidate: Candidate) -> bool:
+        is_theirs = all(
+            guest.seating and guest.seating.allocation == candidate.allocation for guest in candidate.guests
+        )
+        return bool(candidate.guests) and is_theirs and candidate.holder.gang_size == 1
 
 
 def is_held_back(guest: Job) -> bool:
     return guest.seating is not None and guest.seating.is_throttled
 
 
-def held_back(spot: Candidate) -> list[Job]:
-    return [guest for guest in spot.guests if is_held_back(guest)]
+def held_back(candidate: Candidate) -> list[Job]:
+    return [guest for guest in candidate.guests if is_held_back(guest)]
 
 
-def lane_of(spot: Candidate) -> int:
-    """The one in which guests take turns, or else one in which nobody is."""
-    used = {spot.holder.lane, *(seated_lane(guest) for guest in spot.guests if not is_held_back(guest))}
-    lanes = {seated_lane(guest) for guest in held_back(spot)} - used - {0}
+def lane_of(candidate: Candidate) -> int:
+    """The lane in which guests take turns, or else an empty one."""
+    used = {candidate.holder.lane, *(seated_lane(guest) for guest in candidate.guests if not is_held_back(guest))}
+    lanes = {seated_lane(guest) for guest in held_back(candidate)} - used - {0}
     return min(lanes, default=next(lane for lane in count(1) if lane not in used))
 
 
-def _offer(spot: Candidate, guest: Job, lane: int, in_turn: Sequence[Job]) -> Offer:
-    """A place among all who are to take turns, the guest one of them: they share what the rest leave idle."""
-    others = [one.id for one in held_back(spot) if one is not guest]
-    free = [one for one in spot.members if one not in in_turn]
+def _offer(candidate: Candidate, guest: Job, lane: int, in_turn: Sequence[Job]) -> Offer:
+    """A place among those that are to take turns, the guest included: they share what the others leave idle."""
+    others = [one.id for one in held_back(candidate) if one is not guest]
+    free = [one for one in candidate.members if one not in in_turn]
     idle = max(0.0, 1.0 - sum(utilisation_of(one)[0] for one in free))
     speed = max(LEAST_SPEED, min(1.0, FILLED * idle / len(in_turn) / max(utilisation_of(guest)[0], 0.01)))
-    seating = Seating(spot.allocation, lane, is_throttled=True, speed=speed)
+    seating = Seating(candidate.allocation, lane, is_throttled=True, speed=speed)
     code = Code.JOINED_LANE if others else Code.OPENED_LANE
-    return Offer(guest.id, seating, Reason(code, (lane, ", ".join((others or [spot.holder.id])[:3]))))
+    return Offer(guest.id, seating, Reason(code, (lane, ", ".join((others or [candidate.holder.id])[:3]))))

@@ -1,4 +1,4 @@
-"""Sharing by `weft`: peers are packed, all other guests use what a holder leaves idle."""
+"""How `weft` shares devices: peers are packed, all other guests use what a holder leaves idle."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from dataclasses import dataclass, field
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Device, Note, Offer, Sharing, Withdrawal, devices_of, fits, seated_lane
+from weft.core.sharing import Device, Note, Offer, Sharing, Withdrawal, devices_of, seated_lane
 from weft.core.view import View
 from weft.policies.base import NO_LANE, Turns
-from weft.policies.order.quota import Classed
+from weft.policies.order.quota import QuotaClasses
 from weft.policies.share.candidates import (
     Candidate,
+    candidates_with_guests,
+    candidates_without_guests,
     fitting,
     guests_beside,
     in_turn,
     pair_parts,
     pair_quietest,
     side_by_side,
-    spots_with_guests,
-    spots_without_guests,
     utilisation_of,
 )
 from weft.policies.share.first_seats import FirstSeats
 from weft.policies.share.lanes import GuestLane, held_back, lane_of
-from weft.policies.share.opportunistic import Effects, Filling, Starving, is_quiet
+from weft.policies.share.opportunistic import IdleFill, SeatEffects, StarvationGuard, is_quiet
 from weft.policies.share.packing import Packing, free_guests, is_beside, probed
-from weft.policies.share.retry_times import Looks
+from weft.policies.share.retry_times import SearchTimer
 from weft.policies.share.seat_review import SeatReview, granted
 
 
 @dataclass
-class Guests:
+class MixedSharing:
     """Two papers disagree here: Gandiva packs peers and measures, AntMan protects one of two. The classes decide.
 
-    Peers are packed, as a probe, if together they ask for no more than `together` of a device. Whoever is not a peer of
-    the holder, or asks for more, is held back so far that the holder hardly feels it, and further ones take turns with
-    it in a lane. Without `packing` nobody has peers, and without lanes each guest computes by itself: AntMan.
+    Peers are packed, as a probe, if together they ask for no more than `together` of a device. A job that is not a peer
+    of the holder, or asks for more, is held back so far that the holder hardly feels it, and further ones take turns
+    with it in a lane. Without `packing` no job has peers, and without lanes each guest computes by itself: AntMan.
     """
 
-    classes: Classed
+    classes: QuotaClasses
     packing: Packing | None = field(default_factory=Packing)
-    filling: Filling = field(default_factory=Filling)
+    filling: IdleFill = field(default_factory=IdleFill)
     together: float = 1.4
     """Two that ask for more could hardly do more than in turns, and each try costs both of them."""
     has_lanes: bool = True
-    looks: Looks = field(default_factory=Looks)
-    starving: Starving = field(default_factory=Starving)
-    effects: Effects = field(default_factory=Effects)
+    looks: SearchTimer = field(default_factory=SearchTimer)
+    starving: StarvationGuard = field(default_factory=StarvationGuard)
+    effects: SeatEffects = field(default_factory=SeatEffects)
     first: FirstSeats | None = None
     """Seats for newcomers; without it they wait for devices of their own."""
     _review: SeatReview = field(default_factory=SeatReview, init=False, repr=False)
@@ -89,110 +89,125 @@ class Guests:
         first_over_s = self.first.wake_at(view) if self.first else math.inf
         return Sharing(offers, list(leaving.values()), notes, min(wake_at, first_over_s, self.starving.next_look_s))
 
-    # ---- who sits already, beside somebody who is not what it was
+    # ---- guests whose holder has changed
 
     def _rejudged(self, view: View) -> Sharing:
-        """Nobody who goes before its guest, or of whom it is not known how it bears it, has one that is not held back.
+        """No holder that goes before its guest, or was not yet measured beside it, has a guest that is not throttled.
 
-        Whoever cannot stay as it sits is held back from now on if there is time to fill, or else leaves.
+        A guest that cannot stay as it sits is throttled from now on if there is idle time to fill, or else leaves.
         """
-        is_anew, spots = self._review.look(view, self.classes.charged.keys())
+        is_anew, candidates = self._review.look(view, self.classes.charged.keys())
         if is_anew:
             self.starving.watch_all(view)
         withdrawals, offers, notes = list[Withdrawal](), list[Offer](), list[Note]()
-        for spot in spots:
-            restless = [guest for guest in spot.guests if not self._may_stay(view, spot, guest)]
-            offers += self._held_back(view, spot, restless)
-            withdrawals += [Withdrawal(guest.id, self._why_not(spot.holder, guest)) for guest in restless]
-            if spot.holder.since_s == view.now:
-                notes += [note for one in spot.guests if one not in restless for note in self._told(spot, one)]
+        for candidate in candidates:
+            restless = [guest for guest in candidate.guests if not self._may_stay(view, candidate, guest)]
+            offers += self._held_back(view, candidate, restless)
+            withdrawals += [Withdrawal(guest.id, self._why_not(candidate.holder, guest)) for guest in restless]
+            if candidate.holder.since_s == view.now:
+                notes += [
+                    note for one in candidate.guests if one not in restless for note in self._told(candidate, one)
+                ]
         return Sharing(offers, list({each.job_id: each for each in withdrawals}.values()), notes)
 
-    def _may_stay(self, view: View, spot: Candidate, guest: Job) -> bool:
+    def _may_stay(self, view: View, candidate: Candidate, guest: Job) -> bool:
         assert guest.seating is not None
         lane = guest.seating.lane
         if guest.seating.is_throttled:
-            return lane == 0 or (self.has_lanes and lane != spot.holder.lane)
-        if guest.is_starting(view.now) and not self.classes.is_guaranteed(spot.holder):
+            return lane == 0 or (self.has_lanes and lane != candidate.holder.lane)
+        if guest.is_starting(view.now) and not self.classes.is_guaranteed(candidate.holder):
             return True  # it does not compute yet, and is looked at again when it does
-        if self.first and not lane and self.first.is_new(guest, view.now) and self._are_peers(spot.holder, guest):
+        if self.first and not lane and self.first.is_new(guest, view.now) and self._are_peers(candidate.holder, guest):
             return True
-        if lane or self._goes_before(spot.holder, guest) or not is_beside(spot, guest):
+        if lane or self._goes_before(candidate.holder, guest) or not is_beside(candidate, guest):
             return False
-        return self._are_good_company(view, spot, guest)
+        return self._may_be_paired(view, candidate, guest)
 
-    def _held_back(self, view: View, spot: Candidate, restless: Sequence[Job]) -> list[Offer]:
-        """Their new seats, if the device has room for all who sit there then."""
-        is_theirs = all(guest.seating and guest.seating.allocation == spot.allocation for guest in spot.guests)
-        if not restless or not is_theirs or not self._has_idle_time(view, spot.holder):
+    def _held_back(self, view: View, candidate: Candidate, restless: Sequence[Job]) -> list[Offer]:
+        """Their new seats, if the device has memory for all its guests then."""
+        is_theirs = all(
+            guest.seating and guest.seating.allocation == candidate.allocation for guest in candidate.guests
+        )
+        if not restless or not is_theirs or not self._has_idle_time(view, candidate.holder):
             return []
-        if len(spot.guests) == 1:
-            offers = [self.filling.offer(spot, guest) for guest in restless]
+        if len(candidate.guests) == 1:
+            offers = [self.filling.offer(candidate, guest) for guest in restless]
         else:
-            offers = self.lane.moved(spot, restless) if self.has_lanes else []
-        lanes = {guest.id: seated_lane(guest) for guest in spot.guests} | {
+            offers = self.lane.moved(candidate, restless) if self.has_lanes else []
+        lanes = {guest.id: seated_lane(guest) for guest in candidate.guests} | {
             one.job_id: one.seating.lane for one in offers
         }
-        together = [(spot.holder, spot.holder.lane), *((guest, lanes[guest.id]) for guest in spot.guests)]
-        return offers if all(fits(view.ledger, device, together) for device in devices_of(spot.allocation)) else []
+        together = [
+            (candidate.holder, candidate.holder.lane),
+            *((guest, lanes[guest.id]) for guest in candidate.guests),
+        ]
+        return offers if all(view.fits(device, together) for device in devices_of(candidate.allocation)) else []
 
     def _why_not(self, holder: Job, guest: Job) -> Reason:
         if guest.seating and guest.seating.is_throttled:
             return Reason(Code.SEAT_TAKEN, (holder.id,))  # they would be in one lane
         return Reason(Code.NOT_A_PEER if self._goes_before(holder, guest) else Code.NEW_HOLDER, (holder.id,))
 
-    def _told(self, spot: Candidate, guest: Job) -> list[Note]:
+    def _told(self, candidate: Candidate, guest: Job) -> list[Note]:
         """Only of two that are probed."""
-        return probed(spot, guest) if is_beside(spot, guest) and guest.alone else []
+        return probed(candidate, guest) if is_beside(candidate, guest) and guest.alone else []
 
     # ---- new ones
 
     def _offers(self, view: View, leaving: Container[str], made: Sequence[Offer]) -> list[Offer]:
-        """Beside those that are made already: nobody else sits down where newcomers do."""
+        """Beside those that are made already: no other job gets a seat where newcomers do."""
         seated, taken = {offer.job_id for offer in made}, _devices_of(made)
         guests = [job for job in view.jobs.values() if self._may_sit(job) and job.id not in seated]
         if not guests:
             return []
-        spots = spots_without_guests(view, taken)
+        candidates = candidates_without_guests(view, taken)
         if self.filling.guests > 1:
-            spots += [spot for spot in _settled(view, leaving) if len(spot.guests) < self.filling.guests]
-        able = [spot for spot in spots if spot.holder.alone and self._may_host(view, spot.holder)]
+            candidates += [
+                candidate for candidate in _settled(view, leaving) if len(candidate.guests) < self.filling.guests
+            ]
+        able = [
+            candidate for candidate in candidates if candidate.holder.alone and self._may_host(view, candidate.holder)
+        ]
         offers = pair_quietest(
             able,
             fitting(view, able, guests, side_by_side),
-            lambda spot, guest: self._suits(view, spot, guest),
-            lambda spot, guest: self._offer(view, spot, guest),
+            lambda candidate, guest: self._suits(view, candidate, guest),
+            lambda candidate, guest: self._offer(view, candidate, guest),
         )
         return offers + self._parts(view, guests, [*made, *offers])
 
     def _reunited(self, view: View, taken: Set[Device]) -> list[Offer]:
-        """Who was packed with somebody, and kept, sits beside it as soon as that is granted devices: when the guest of
+        """Jobs whose packing was kept are together again as soon as one of them is granted devices: when the guest of
         two comes to go first, both compute on, and no look has to be due."""
         offers: dict[str, Offer] = {}
-        for spot in (Candidate(holder) for holder in granted(view) if not guests_beside(view, holder)):
-            if not taken.isdisjoint(devices_of(spot.allocation)):
+        for candidate in (Candidate(holder) for holder in granted(view) if not guests_beside(view, holder)):
+            if not taken.isdisjoint(devices_of(candidate.allocation)):
                 continue
-            guest = next((one for one in self._kept_with(view, spot) if one.id not in offers), None)
+            guest = next((one for one in self._kept_with(view, candidate) if one.id not in offers), None)
             if self.packing and guest:
-                offers[guest.id] = self.packing.offer(spot, guest)
+                offers[guest.id] = self.packing.offer(candidate, guest)
         return list(offers.values())
 
-    def _kept_with(self, view: View, spot: Candidate) -> Iterator[Job]:
-        known = self.packing.verdicts.kept_with(spot.holder) if self.packing else ()
+    def _kept_with(self, view: View, candidate: Candidate) -> Iterator[Job]:
+        known = self.packing.verdicts.kept_with(candidate.holder) if self.packing else ()
         for guest in (view.jobs[each] for each in known if each in view.jobs):
-            if self._may_sit(guest) and self._may_be_packed(view, spot, guest) and spot.has_room_for(view, guest):
+            if (
+                self._may_sit(guest)
+                and self._may_be_packed(view, candidate, guest)
+                and candidate.has_room_for(view, guest)
+            ):
                 yield guest
 
     def _parts(self, view: View, guests: Sequence[Job], offers: Sequence[Offer]) -> list[Offer]:
-        """Who found nobody of its own size fills what a larger gang leaves idle of some of its devices."""
+        """A job without a holder of its own size fills what a larger gang leaves idle of some of its devices."""
         seated = {offer.job_id for offer in offers}
         taken = _devices_of(offers)
 
         def may_host(holder: Job) -> bool:
             return taken.isdisjoint(devices_of(holder.allocation)) and self._has_idle_time(view, holder)
 
-        def offered(spot: Candidate, guest: Job) -> Offer | None:
-            return self.filling.offer(spot, guest) if spot.has_room_for(view, guest) else None
+        def offered(candidate: Candidate, guest: Job) -> Offer | None:
+            return self.filling.offer(candidate, guest) if candidate.has_room_for(view, guest) else None
 
         return pair_parts(view, [job for job in guests if job.id not in seated], may_host, offered)
 
@@ -200,68 +215,68 @@ class Guests:
         return self.filling.may_sit(job) and self.classes.may_sit(job)
 
     def _may_host(self, view: View, holder: Job) -> bool:
-        """Whether there may be anybody who could sit beside it."""
+        """Whether any job could sit beside it."""
         has_peers = self.packing is not None and not self.classes.is_guaranteed(holder)
         return has_peers or self._has_idle_time(view, holder)
 
-    def _suits(self, view: View, spot: Candidate, guest: Job) -> bool:
-        may_sit = self._has_idle_time(view, spot.holder) or self._may_be_packed(view, spot, guest)
-        return may_sit and spot.suits(view, guest)
+    def _suits(self, view: View, candidate: Candidate, guest: Job) -> bool:
+        may_sit = self._has_idle_time(view, candidate.holder) or self._may_be_packed(view, candidate, guest)
+        return may_sit and candidate.suits(view, guest)
 
-    def _may_be_packed(self, view: View, spot: Candidate, guest: Job) -> bool:
-        return self._are_peers(spot.holder, guest) and self._are_good_company(view, spot, guest)
+    def _may_be_packed(self, view: View, candidate: Candidate, guest: Job) -> bool:
+        return self._are_peers(candidate.holder, guest) and self._may_be_paired(view, candidate, guest)
 
-    def _offer(self, view: View, spot: Candidate, guest: Job) -> Offer | None:
-        if not spot.has_room_for(view, guest):
+    def _offer(self, view: View, candidate: Candidate, guest: Job) -> Offer | None:
+        if not candidate.has_room_for(view, guest):
             return None
-        if self.packing and self._may_be_packed(view, spot, guest):
-            return self.packing.offer(spot, guest)
-        return self.filling.offer(spot, guest)
+        if self.packing and self._may_be_packed(view, candidate, guest):
+            return self.packing.offer(candidate, guest)
+        return self.filling.offer(candidate, guest)
 
     def _turns(self, view: View, leaving: Container[str], taken: Container[str]) -> list[Offer]:
-        """Who found no device to itself beside a holder may take turns with those who did before."""
+        """A job that is offered no seat of its own beside a holder may take turns with guests that have one."""
         if not self.has_lanes or not view.guests:
             return []
         able = (job for job in view.jobs.values() if self._may_sit(job) and job.id not in taken)
         guests = [job for job in able if utilisation_of(job)[0] < self.lane.together]
-        spots = {
-            spot.allocation: spot
-            for spot in (_settled(view, leaving) if guests else [])
-            if self._has_idle_time(view, spot.holder) and self._is_settled(spot)
+        candidates = {
+            candidate.allocation: candidate
+            for candidate in (_settled(view, leaving) if guests else [])
+            if self._has_idle_time(view, candidate.holder) and self._is_settled(candidate)
         }
         joining = pair_quietest(
-            spots.values(),
-            fitting(view, spots.values(), guests, in_turn),
-            lambda spot, guest: spot.suits(view, guest),
-            lambda spot, guest: self.lane.offer(view, spot, guest),
+            candidates.values(),
+            fitting(view, candidates.values(), guests, in_turn),
+            lambda candidate, guest: candidate.suits(view, guest),
+            lambda candidate, guest: self.lane.offer(view, candidate, guest),
         )
         return joining + [
-            moved for one in joining for moved in self._moved(spots[one.seating.allocation], view.jobs[one.job_id])
+            moved for one in joining for moved in self._moved(candidates[one.seating.allocation], view.jobs[one.job_id])
         ]
 
-    def _moved(self, spot: Candidate, joining: Job) -> list[Offer]:
-        """Those who are held back there, and not in the lane yet."""
-        elsewhere = [guest for guest in held_back(spot) if seated_lane(guest) != lane_of(spot)]
-        return self.lane.moved(spot, elsewhere, [joining])
+    def _moved(self, candidate: Candidate, joining: Job) -> list[Offer]:
+        """The throttled guests there that are not in the lane yet."""
+        elsewhere = [guest for guest in held_back(candidate) if seated_lane(guest) != lane_of(candidate)]
+        return self.lane.moved(candidate, elsewhere, [joining])
 
-    def _is_settled(self, spot: Candidate) -> bool:
-        """Nobody disturbs a probe."""
-        free = free_guests(spot)
-        return not free or (self.packing is not None and self.packing.verdicts.has_kept((spot.holder, *free)))
+    def _is_settled(self, candidate: Candidate) -> bool:
+        """A probe is not disturbed."""
+        free = free_guests(candidate)
+        return not free or (self.packing is not None and self.packing.verdicts.has_kept((candidate.holder, *free)))
 
-    # ---- who is whose peer
+    # ---- peers
 
     def _goes_before(self, holder: Job, guest: Job) -> bool:
         """Whether a holder has a right to feel nothing of this guest."""
-        return self.classes.is_guaranteed(holder) or self.classes.standing(holder) < self.classes.standing(guest)
+        return self.classes.is_guaranteed(holder) or self.classes.class_rank(holder) < self.classes.class_rank(guest)
 
     def _are_peers(self, holder: Job, guest: Job) -> bool:
         is_anybody_guaranteed = self.classes.is_guaranteed(holder) or self.classes.is_guaranteed(guest)
-        return not is_anybody_guaranteed and self.classes.standing(holder) == self.classes.standing(guest)
+        return not is_anybody_guaranteed and self.classes.class_rank(holder) == self.classes.class_rank(guest)
 
-    def _are_good_company(self, view: View, spot: Candidate, guest: Job) -> bool:
-        wanted = utilisation_of(spot.holder)[0] + utilisation_of(guest)[0]
-        return self.packing is not None and wanted <= self.together and self.packing.may_try(view, spot, guest)
+    def _may_be_paired(self, view: View, candidate: Candidate, guest: Job) -> bool:
+        wanted = utilisation_of(candidate.holder)[0] + utilisation_of(guest)[0]
+        return self.packing is not None and wanted <= self.together and self.packing.may_try(view, candidate, guest)
 
     def _has_idle_time(self, view: View, holder: Job) -> bool:
         return is_quiet(holder, self.filling.busy) and self.starving.may_sit_beside(holder, view.now)
@@ -283,5 +298,9 @@ def _devices_of(offers: Iterable[Offer]) -> set[Device]:
 
 
 def _settled(view: View, leaving: Container[str]) -> list[Candidate]:
-    """Those with guests, all of whom stay."""
-    return [spot for spot in spots_with_guests(view) if not any(guest.id in leaving for guest in spot.guests)]
+    """Those with guests, all of which stay."""
+    return [
+        candidate
+        for candidate in candidates_with_guests(view)
+        if not any(guest.id in leaving for guest in candidate.guests)
+    ]

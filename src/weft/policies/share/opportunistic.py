@@ -21,7 +21,7 @@ from weft.policies.share.retry_times import BackOffs
 
 
 @dataclass
-class Filling:
+class IdleFill:
     """A guest needs a known memory, and a holder whose own utilisation was measured and is below `busy`."""
 
     busy: float = 0.8
@@ -36,18 +36,18 @@ class Filling:
     def may_sit(self, job: Job) -> bool:
         return job.is_waiting and job.seating is None and job.spec.may_share and job.memory is not None
 
-    def offer(self, spot: Candidate, guest: Job) -> Offer:
-        idle = 1.0 - utilisation_of(spot.holder)[0]
+    def offer(self, candidate: Candidate, guest: Job) -> Offer:
+        idle = 1.0 - utilisation_of(candidate.holder)[0]
         speed = max(LEAST_SPEED, min(1.0, FILLED * idle / max(utilisation_of(guest)[0], 0.01)))
-        seating = Seating(spot.allocation, is_throttled=True, speed=speed)
-        return Offer(guest.id, seating, Reason(Code.OPPORTUNISTIC, (spot.holder.id,)))
+        seating = Seating(candidate.allocation, is_throttled=True, speed=speed)
+        return Offer(guest.id, seating, Reason(Code.OPPORTUNISTIC, (candidate.holder.id,)))
 
 
 def is_quiet(job: Job, busy: float) -> bool:
     return job.alone is not None and job.alone.utilisation < busy
 
 
-# ---- Guests that are held back and get next to nothing: their holder leaves no time idle, whatever it did before.
+# ---- Throttled guests that get next to nothing: their holder leaves no time idle, whatever it did before.
 
 STEPS = 10
 """A rate is known after so many, warm-up and all."""
@@ -56,11 +56,11 @@ UNKNOWN = 4
 
 
 @dataclass
-class Starving:
+class StarvationGuard:
     """A guest that makes less than `least` of what it makes alone leaves, and may sit elsewhere.
 
-    Nobody measures a guest that never made a step: one of which nothing was heard for as long as it would take at that
-    rate, and `patience_s` at least, leaves too; four times that where its rate alone is not known. Nobody sits beside
+    A guest that never made a step cannot be measured: one without a report for as long as it would take at that
+    rate, and `patience_s` at least, leaves too; four times that where its rate alone is not known. No job sits beside
     its holder for `back_off_s`, then twice as long.
     """
 
@@ -69,12 +69,12 @@ class Starving:
     back_off_s: float = 600.0
     _holders: BackOffs[str] = field(init=False, repr=False)
     _unheard: list[tuple[float, float, str, int]] = field(default_factory=list, init=False, repr=False)
-    """Until when something must be heard of whose seat, since when it has it, and of which lease: a heap."""
+    """When a guest must have been measured, since when it sits, which guest, and which lease: a heap."""
 
     def __post_init__(self) -> None:
         self._holders = BackOffs(self.back_off_s)
 
-    # ---- who sits down
+    # ---- new guests
 
     def may_sit_beside(self, holder: Job, now: float) -> bool:
         return not self._holders.is_on(holder.id, now)
@@ -85,7 +85,7 @@ class Starving:
             self._watch(guest, view.now, guest.generation + 1)
 
     def watch_all(self, view: View) -> None:
-        """Those who sit already."""
+        """The guests that sit already."""
         self._unheard.clear()
         for guest in view.seated.values():
             if guest.seating and guest.seating.is_throttled:
@@ -97,7 +97,7 @@ class Starving:
             enough_s = max(self.patience_s, STEPS / (self.least * guest.alone.rate_hz))
         heappush(self._unheard, (now + enough_s, now, guest.id, generation))
 
-    # ---- who gets nothing
+    # ---- starved guests
 
     def withdrawn(self, view: View) -> list[Withdrawal]:
         if not view.seated:
@@ -131,7 +131,7 @@ class Starving:
             if guest is None or is_void:
                 continue
             holder = holder_of_seat(view, guest)
-            if holder is None:  # who comes next has not kept it from anything yet
+            if holder is None:  # the next holder has not starved it yet
                 heappush(self._unheard, (view.now + self.patience_s, view.now, job_id, generation))
             else:
                 yield guest, holder, Reason(Code.STARVED_UNSEEN, (holder.id, duration_text(view.now - since_s)))
@@ -147,7 +147,7 @@ class Starving:
 
     @property
     def next_look_s(self) -> float:
-        """When it may be time for somebody to leave, though nothing happens."""
+        """When a guest may have to leave, though nothing happens."""
         return self._unheard[0][0] if self._unheard else math.inf
 
 
@@ -155,7 +155,7 @@ def _is_heard_of(guest: Job) -> bool:
     return guest.measured is not None and guest.measured.generation == guest.generation
 
 
-# ---- What came of seats that nobody judges: of guests that are held back, and of the members of lanes.
+# ---- What came of seats that have no verdict: of throttled guests, and of the members of lanes.
 
 NAMED = 3
 MOVED, MOVED_HZ = 0.05, 0.1
@@ -163,64 +163,64 @@ MOVED, MOVED_HZ = 0.05, 0.1
 
 
 @value
-class _Told:
-    """In which company, and what; the ratio is to its speed alone, None while that is not known."""
+class _SeatReport:
+    """The neighbours, and the rate beside them; the ratio is to the rate alone, None while that is not known."""
 
-    company: Hashable
+    neighbours: Hashable
     ratio: float | None
     rate_hz: float
 
-    def has_moved(self, now: _Told) -> bool:
+    def has_moved(self, now: _SeatReport) -> bool:
         if self.ratio is None or now.ratio is None:
             return self.ratio is not now.ratio or abs(now.rate_hz - self.rate_hz) > MOVED_HZ * self.rate_hz
         return abs(now.ratio - self.ratio) >= MOVED
 
 
 @dataclass
-class Effects:
-    """Each is told what it makes beside the others, once for each seat, and so is who holds a device, once for each
-    set of guests that are held back for it; and again when that has moved. Of those that are packed their verdict
-    tells."""
+class SeatEffects:
+    """Each guest has a note on its rate beside the others, once for each seat, and so has a holder, once for each
+    set of guests that are throttled for it; and again when that has moved. Packed jobs have a verdict
+    instead."""
 
-    _told: dict[str, _Told] = field(default_factory=dict, init=False, repr=False)
+    _reported: dict[str, _SeatReport] = field(default_factory=dict, init=False, repr=False)
 
     def notes(self, view: View, leaving: Container[str] = ()) -> list[Note]:
-        """Not to those who leave: that has its own reason."""
+        """Not for guests that leave: that has its own reason."""
         if not view.seated:
-            self._told.clear()
+            self._reported.clear()
             return []
         found = []
         for change, job in view.changes:
             if change is Change.LEFT and job.id not in view.jobs:
-                self._told.pop(job.id, None)
+                self._reported.pop(job.id, None)
             elif change is Change.MEASURED and job.id not in leaving:
                 found += self._note(view, job)
         return found
 
     def _note(self, view: View, job: Job) -> list[Note]:
-        company = _company(view, job)
-        if job.measured is None or company is None:
+        neighbours = _noted_neighbours(view, job)
+        if job.measured is None or neighbours is None:
             return []
-        rate_hz, alone_hz, before = job.measured.rate_hz, _alone_hz(view, job), self._told.get(job.id)
-        now = _Told(company, round(rate_hz / alone_hz, 3) if alone_hz else None, rate_hz)
-        if before is not None and before.company == company and not before.has_moved(now):
+        rate_hz, alone_hz, before = job.measured.rate_hz, _alone_hz(view, job), self._reported.get(job.id)
+        now = _SeatReport(neighbours, round(rate_hz / alone_hz, 3) if alone_hz else None, rate_hz)
+        if before is not None and before.neighbours == neighbours and not before.has_moved(now):
             return []
-        self._told[job.id] = now
+        self._reported[job.id] = now
         beside = _named(job.measured.neighbours)
         if now.ratio is None:
             return [Note(job.id, Reason(Code.BESIDE_ONLY, (beside, rate_hz)))]
         return [Note(job.id, Reason(Code.BESIDE, (beside, now.ratio)))]
 
 
-def _company(view: View, job: Job) -> Hashable:
-    """What makes for something new to tell; None: there is nothing to tell of it."""
+def _noted_neighbours(view: View, job: Job) -> Hashable:
+    """The neighbours that a note would be about; None if there is nothing to note."""
     if job.measured is None or job.measured.generation != job.generation or not job.measured.neighbours:
         return None
     if job.seating:
         holder = holder_of_seat(view, job)
         is_of_now = holder is None or holder.id in job.measured.neighbours
-        is_to_be_told = is_of_now and (job.seating.is_throttled or job.seating.lane)
-        return (job.generation, holder.id if holder else "") if is_to_be_told else None
+        is_noted = is_of_now and (job.seating.is_throttled or job.seating.lane)
+        return (job.generation, holder.id if holder else "") if is_noted else None
     if not job.is_running:
         return None  # it has just lost its devices
     seated = [view.seated[each] for each in job.measured.neighbours if each in view.seated]
@@ -229,9 +229,9 @@ def _company(view: View, job: Job) -> Hashable:
 
 
 def _alone_hz(view: View, job: Job) -> float:
-    """On devices like these; 0 if nobody has measured it."""
+    """On devices like these; 0 if that was not measured."""
     allocation = job.seating.allocation if job.seating else job.allocation
-    is_known = job.alone is not None and job.alone_on == view.ledger.devices.kind_of(allocation)
+    is_known = job.alone is not None and job.alone_on == view.devices_kind(allocation)
     return job.alone.rate_hz if job.alone and is_known else 0.0
 
 

@@ -16,13 +16,13 @@ from weft.core.view import View
 from weft.policies.base import NO_LANE, Turns
 from weft.policies.share.candidates import (
     Candidate,
+    candidates_measured,
+    candidates_without_guests,
     fitting,
     pair_quietest,
     side_by_side,
-    spots_measured,
-    spots_without_guests,
 )
-from weft.policies.share.retry_times import BackOffs, Looks
+from weft.policies.share.retry_times import BackOffs, SearchTimer
 from weft.policies.share.seat_review import SeatReview, seated_otherwise
 
 TRIES = 3
@@ -35,14 +35,14 @@ class Packing:
 
     A probe is kept when the sum of both rates, each relative to its own alone, exceeds 1 by `margin`: then the two
     together do more than in turns. Both rates of a job are from one window of time, and what a sum is worth is decided
-    by `core.gain`. It is looked at again with every new comparison, and ends when somebody else comes to hold the
+    by `core.gain`. It is looked at again with every new comparison, and ends when another job comes to hold the
     device. What is impossible or uncertain is measured again, `TRIES` times in all; then the pair is undone. A pair
     that was undone is left alone for `back_off_s`, twice as long each time.
     """
 
     margin: float = 0.05
     back_off_s: float = 600.0
-    looks: Looks = field(default_factory=Looks)
+    looks: SearchTimer = field(default_factory=SearchTimer)
     verdicts: Verdicts = field(init=False, repr=False)
     _review: SeatReview = field(default_factory=SeatReview, init=False, repr=False)
 
@@ -65,35 +65,35 @@ class Packing:
     # ---- what became of them
 
     def judged(self, view: View, leaving: Iterable[str] = ()) -> tuple[list[Withdrawal], list[Note]]:
-        """Who is to leave, and what is to be said of those who stay, by what has been measured since."""
+        """The guests that are to leave, and notes on those that stay, by what has been measured since."""
         withdrawals: list[Withdrawal] = []
         notes: list[Note] = []
         gone = set(leaving)
-        for spot in spots_measured(view) if view.seated else ():
-            if gone.isdisjoint(guest.id for guest in spot.guests):
-                self._judge(spot, view.now, withdrawals, notes)
+        for candidate in candidates_measured(view) if view.seated else ():
+            if gone.isdisjoint(guest.id for guest in candidate.guests):
+                self._judge(candidate, view.now, withdrawals, notes)
         self.verdicts.forget(view)
         return withdrawals, notes
 
-    def _judge(self, spot: Candidate, now: float, withdrawals: list[Withdrawal], notes: list[Note]) -> None:
-        packed = free_guests(spot)
-        together = (spot.holder, *packed)
-        shares = shares_of(together, spot.members) if packed else []
+    def _judge(self, candidate: Candidate, now: float, withdrawals: list[Withdrawal], notes: list[Note]) -> None:
+        packed = free_guests(candidate)
+        together = (candidate.holder, *packed)
+        shares = shares_of(together, candidate.members) if packed else []
         if not shares:
             return
         gain, guest = judge(shares, self.margin), packed[-1]
         if gain.outcome is Outcome.KEEP:
             if self.verdicts.keep(together):
-                notes += kept(spot, guest, gain)
+                notes += kept(candidate, guest, gain)
         elif gain.outcome is Outcome.UNDO:
             self.verdicts.undo(together, now)
-            withdrawals.append(Withdrawal(guest.id, undone(spot, together, gain)))
+            withdrawals.append(Withdrawal(guest.id, undone(candidate, together, gain)))
         elif not self.verdicts.has_kept(together):
-            self._doubt(spot, together, gain, now, withdrawals, notes)
+            self._doubt(candidate, together, gain, now, withdrawals, notes)
 
     def _doubt(
         self,
-        spot: Candidate,
+        candidate: Candidate,
         together: tuple[Job, ...],
         gain: Gain,
         now: float,
@@ -106,53 +106,57 @@ class Packing:
             return
         if tries >= TRIES:
             self.verdicts.undo(together, now)
-            withdrawals.append(Withdrawal(together[-1].id, Reason(Code.PACKED_GIVEN_UP, (spot.holder.id, tries))))
+            withdrawals.append(Withdrawal(together[-1].id, Reason(Code.PACKED_GIVEN_UP, (candidate.holder.id, tries))))
         else:
-            notes += doubted(spot, together[-1], gain, tries)
+            notes += doubted(candidate, together[-1], gain, tries)
 
-    # ---- somebody else holds the device
+    # ---- another job holds the device
 
     def _rejudged(self, view: View) -> tuple[list[Withdrawal], list[Note]]:
-        """Whoever sits beside another holder than it was packed with may stay if the two could be packed, too."""
-        is_anew, spots = self._review.look(view)
+        """A guest beside another holder than it was packed with may stay if the two could be packed, too."""
+        is_anew, candidates = self._review.look(view)
         found = seated_otherwise(view, is_packed) if is_anew else []
         leaving = {one.job_id: one for one in found}
         notes: list[Note] = []
-        for spot, guest in ((each, guest) for each in spots for guest in each.guests if guest.id not in leaving):
+        for candidate, guest in (
+            (each, guest) for each in candidates for guest in each.guests if guest.id not in leaving
+        ):
             if guest.is_starting(view.now):
                 continue  # it does not compute yet, and is looked at again when it does
-            if not is_beside(spot, guest) or not self.may_try(view, spot, guest):
-                leaving[guest.id] = Withdrawal(guest.id, Reason(Code.NEW_HOLDER, (spot.holder.id,)))
-            elif spot.holder.since_s == view.now:
-                notes += probed(spot, guest)
+            if not is_beside(candidate, guest) or not self.may_try(view, candidate, guest):
+                leaving[guest.id] = Withdrawal(guest.id, Reason(Code.NEW_HOLDER, (candidate.holder.id,)))
+            elif candidate.holder.since_s == view.now:
+                notes += probed(candidate, guest)
         return list(leaving.values()), notes
 
     # ---- new ones
 
     def _probes(self, view: View) -> list[Offer]:
         guests = [job for job in view.jobs.values() if may_be_packed(job)]
-        spots = [spot for spot in spots_without_guests(view) if spot.holder.alone] if guests else []
+        candidates = (
+            [candidate for candidate in candidates_without_guests(view) if candidate.holder.alone] if guests else []
+        )
 
-        def suits(spot: Candidate, guest: Job) -> bool:
-            return spot.suits(view, guest) and self.may_try(view, spot, guest)
+        def suits(candidate: Candidate, guest: Job) -> bool:
+            return candidate.suits(view, guest) and self.may_try(view, candidate, guest)
 
-        def offered(spot: Candidate, guest: Job) -> Offer | None:
-            return self.offer(spot, guest) if spot.has_room_for(view, guest) else None
+        def offered(candidate: Candidate, guest: Job) -> Offer | None:
+            return self.offer(candidate, guest) if candidate.has_room_for(view, guest) else None
 
-        return pair_quietest(spots, fitting(view, spots, guests, side_by_side), suits, offered)
+        return pair_quietest(candidates, fitting(view, candidates, guests, side_by_side), suits, offered)
 
-    def may_try(self, view: View, spot: Candidate, job: Job) -> bool:
-        here = view.ledger.devices.kind_of(spot.allocation)
-        if spot.holder.alone_on != here or job.alone_on != here:
+    def may_try(self, view: View, candidate: Candidate, job: Job) -> bool:
+        here = view.devices_kind(candidate.allocation)
+        if candidate.holder.alone_on != here or job.alone_on != here:
             return False  # how fast it is alone is known of another type only: nothing to compare with
-        return self.verdicts.allow((spot.holder, job), view.now)
+        return self.verdicts.allow((candidate.holder, job), view.now)
 
-    def offer(self, spot: Candidate, guest: Job) -> Offer:
-        return Offer(guest.id, Seating(spot.allocation, speed=0.5), Reason(Code.PACKED, (spot.holder.id,)))
+    def offer(self, candidate: Candidate, guest: Job) -> Offer:
+        return Offer(guest.id, Seating(candidate.allocation, speed=0.5), Reason(Code.PACKED, (candidate.holder.id,)))
 
 
 def shares_of(packed: Iterable[Job], members: Iterable[Job]) -> list[Share]:
-    """The rates of those packed, each relative to its own alone, with all others there who are there now.
+    """The rates of those packed, each relative to its own alone, with exactly the members of now.
 
     None of them until each has been compared so, in one window for all.
     """
@@ -169,55 +173,59 @@ def shares_of(packed: Iterable[Job], members: Iterable[Job]) -> list[Share]:
     return shares if len(windows) == 1 else []
 
 
-def kept(spot: Candidate, guest: Job, gain: Gain) -> list[Note]:
+def kept(candidate: Candidate, guest: Job, gain: Gain) -> list[Note]:
     numbers = (round(gain.total - 1.0, 3), round(gain.half_width, 3))
     code = Code.PACKED_KEPT_WITHIN if numbers[1] else Code.PACKED_KEPT
-    return told_both(spot, guest, code, *(numbers if numbers[1] else numbers[:1]))
+    return told_both(candidate, guest, code, *(numbers if numbers[1] else numbers[:1]))
 
 
-def undone(spot: Candidate, together: Iterable[Job], gain: Gain) -> Reason:
+def undone(candidate: Candidate, together: Iterable[Job], gain: Gain) -> Reason:
     steps = sum(job.measured.steps for job in together if job.measured)
     total, half_width = round(gain.total, 3), round(gain.half_width, 3)
     if not steps:
-        return Reason(Code.PACKED_UNDONE, (spot.holder.id, total))
+        return Reason(Code.PACKED_UNDONE, (candidate.holder.id, total))
     if not half_width:
-        return Reason(Code.PACKED_UNDONE_AFTER, (spot.holder.id, total, steps))
-    return Reason(Code.PACKED_UNDONE_WITHIN, (spot.holder.id, total, steps, half_width))
+        return Reason(Code.PACKED_UNDONE_AFTER, (candidate.holder.id, total, steps))
+    return Reason(Code.PACKED_UNDONE_WITHIN, (candidate.holder.id, total, steps, half_width))
 
 
-def doubted(spot: Candidate, guest: Job, gain: Gain, tries: int) -> list[Note]:
+def doubted(candidate: Candidate, guest: Job, gain: Gain, tries: int) -> list[Note]:
     if not math.isfinite(gain.total):
-        return told_both(spot, guest, Code.PACKED_UNMEASURED, tries, TRIES)
+        return told_both(candidate, guest, Code.PACKED_UNMEASURED, tries, TRIES)
     if gain.outcome is Outcome.IMPOSSIBLE:
-        return told_both(spot, guest, Code.PACKED_IMPOSSIBLE, round(gain.total, 3), tries, TRIES)
+        return told_both(candidate, guest, Code.PACKED_IMPOSSIBLE, round(gain.total, 3), tries, TRIES)
     numbers = (round(gain.total - 1.0, 3), round(gain.half_width, 3))
-    return told_both(spot, guest, Code.PACKED_UNSURE, *numbers, tries, TRIES)
+    return told_both(candidate, guest, Code.PACKED_UNSURE, *numbers, tries, TRIES)
 
 
-def told_both(spot: Candidate, guest: Job, code: Code, *numbers: float) -> list[Note]:
+def told_both(candidate: Candidate, guest: Job, code: Code, *numbers: float) -> list[Note]:
     return [
-        Note(guest.id, Reason(code, (spot.holder.id, *numbers))),
-        Note(spot.holder.id, Reason(code, (guest.id, *numbers))),
+        Note(guest.id, Reason(code, (candidate.holder.id, *numbers))),
+        Note(candidate.holder.id, Reason(code, (guest.id, *numbers))),
     ]
 
 
-def probed(spot: Candidate, guest: Job) -> list[Note]:
+def probed(candidate: Candidate, guest: Job) -> list[Note]:
     """They are together because the holder came, not the guest."""
-    return told_both(spot, guest, Code.PACKED)
+    return told_both(candidate, guest, Code.PACKED)
 
 
 def is_packed(seating: Seating) -> bool:
     return not seating.is_throttled and not seating.lane
 
 
-def free_guests(spot: Candidate) -> list[Job]:
-    """Those that nobody holds back."""
-    return [guest for guest in spot.guests if guest.seating and not guest.seating.is_throttled]
+def free_guests(candidate: Candidate) -> list[Job]:
+    """The guests that are not throttled."""
+    return [guest for guest in candidate.guests if guest.seating and not guest.seating.is_throttled]
 
 
-def is_beside(spot: Candidate, guest: Job) -> bool:
+def is_beside(candidate: Candidate, guest: Job) -> bool:
     """Whether just the two of them are free, on the same devices."""
-    return free_guests(spot) == [guest] and guest.seating is not None and guest.seating.allocation == spot.allocation
+    return (
+        free_guests(candidate) == [guest]
+        and guest.seating is not None
+        and guest.seating.allocation == candidate.allocation
+    )
 
 
 def may_be_packed(job: Job) -> bool:
@@ -228,7 +236,7 @@ def may_be_packed(job: Job) -> bool:
 
 Pair = frozenset[str]
 Kind = tuple[tuple[tuple[str, str], ...], int, tuple[str, int]]
-"""Whose jobs of which name, of how many tasks, on which devices. The jobs of a sweep are of one kind."""
+"""The tenants and names of the jobs, their gang size, and the kind of devices. The jobs of a sweep are of one kind."""
 
 LEAST_KEPT = 64
 
@@ -267,7 +275,7 @@ class Verdicts:
         return _pair(jobs) in self._kept
 
     def kept_with(self, job: Job) -> list[str]:
-        """Whoever it was packed and kept with, some of whom may be gone by now."""
+        """The jobs it was packed and kept with; some may be gone by now."""
         return sorted(other for pair in self._kept if job.id in pair for other in pair - {job.id})
 
     def undo(self, jobs: Sequence[Job], now: float) -> None:
@@ -321,7 +329,7 @@ def _pair(jobs: Sequence[Job]) -> Pair:
 
 
 def _kind(jobs: Sequence[Job]) -> Kind | None:
-    """None if one of them has no name: then nobody knows what it is like."""
+    """None if one of them has no name: then there are no others like it."""
     if not all(job.spec.model for job in jobs):
         return None
     names = tuple(sorted((job.tenant, job.spec.model) for job in jobs))

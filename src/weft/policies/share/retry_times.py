@@ -27,11 +27,11 @@ class BackOffs(Generic[K]):
     _until: dict[K, tuple[float, int]] = field(default_factory=dict, init=False, repr=False)
     """When it ends, and how many there have been."""
     _ends: list[tuple[float, int, K]] = field(default_factory=list, init=False, repr=False)
-    """A heap, for whoever is to be told of ends; by number where two end at once, since keys have no order."""
+    """A heap; by number where two end at once, since keys have no order."""
     _begun: int = field(default=0, init=False, repr=False)
 
     def begin(self, key: K, now: float) -> None:
-        """Unless one is on: then it is told a second time what it knows."""
+        """Unless one is on: then it is the same failure once more."""
         until_s, times = self._until.pop(key, (now, 0))
         if until_s <= now:
             until_s, times = now + self.first_s * 2.0 ** min(times, MOST_DOUBLED), times + 1
@@ -52,7 +52,7 @@ class BackOffs(Generic[K]):
         return key in self._until and self._until[key][0] > now
 
     def has_ended(self, now: float, is_gone: Callable[[K], bool]) -> bool:
-        """Whether one has ended since this was last asked, of those that still concern anybody."""
+        """Whether one has ended since this was last asked, of those that still concern a live job."""
         has_ended = False
         while self._ends:
             until_s, _, key = self._ends[0]
@@ -73,7 +73,7 @@ class BackOffs(Generic[K]):
 
 
 @dataclass
-class Looks:
+class SearchTimer:
     every_s: float = 15.0
     _next_s: float = field(default=-math.inf, init=False, repr=False)
     _has_news: bool = field(default=True, init=False, repr=False)

@@ -11,21 +11,21 @@ from weft.core.ledger import Change
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import Withdrawal
 from weft.core.view import View
-from weft.policies.share.candidates import Candidate, guests_beside, holder_of_seat, spots_with_guests
+from weft.policies.share.candidates import Candidate, candidates_with_guests, guests_beside, holder_of_seat
 
 
 @dataclass
 class SeatReview:
-    """Only devices with guests are visited, and all of them only when it is not told what has changed."""
+    """Only devices with guests are visited, and all of them only when changes may be missing."""
 
     _version: int = field(default=-1, init=False, repr=False)
     _charged: frozenset[str] = field(default=frozenset(), init=False, repr=False)
 
     def look(self, view: View, charged: Set[str] = frozenset()) -> tuple[bool, list[Candidate]]:
         """Whether seats may be of another policy, and where guests sit beside a holder that came this instant, or have
-        started up: until then they may stay beside anybody.
+        started up: until then they may stay beside any holder.
 
-        These are all spots if they may be, or if somebody has come to be guaranteed, or is not any more.
+        These are all candidates if seats may be of another policy, or if the set of guaranteed jobs has changed.
         """
         is_anew, has_charged = view.version != self._version, charged != self._charged
         self._version = view.version
@@ -34,12 +34,14 @@ class SeatReview:
         if not view.guests:
             return is_anew, []
         if is_anew or has_charged:
-            return is_anew, spots_with_guests(view)
-        found = {spot.holder.id: spot for spot in (*spots_granted(view), *_spots_started_up(view))}
+            return is_anew, candidates_with_guests(view)
+        found = {
+            candidate.holder.id: candidate for candidate in (*candidates_granted(view), *_candidates_started_up(view))
+        }
         return is_anew, list(found.values())
 
 
-def spots_granted(view: View) -> Iterator[Candidate]:
+def candidates_granted(view: View) -> Iterator[Candidate]:
     """Those whose devices were granted to their holder this instant, beside guests that sat there before."""
     for job in granted(view):
         guests = guests_beside(view, job)
@@ -47,7 +49,7 @@ def spots_granted(view: View) -> Iterator[Candidate]:
             yield Candidate(job, guests)
 
 
-def _spots_started_up(view: View) -> Iterator[Candidate]:
+def _candidates_started_up(view: View) -> Iterator[Candidate]:
     for change, guest in view.changes:
         if change is Change.STARTUP and guest.seating and not guest.is_starting(view.now):
             holder = holder_of_seat(view, guest)
@@ -57,7 +59,7 @@ def _spots_started_up(view: View) -> Iterator[Candidate]:
 
 def granted(view: View) -> Iterator[Job]:
     """The jobs that were granted their devices this instant."""
-    for job in reversed(view.ledger.running.values()):
+    for job in view.last_granted():
         if job.since_s < view.now:
             return  # they stand in the order they were granted devices
         yield job

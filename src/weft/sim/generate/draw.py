@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from weft.core.errors import InputError
 from weft.core.text import count_of, did_you_mean
 from weft.sim.generate.distributions import LIKES, Band, Like
-from weft.sim.trace.columns import Floats, Ints
+from weft.sim.trace.column_store import Floats, Ints
 
 TENANT_EXPONENT = 1.4
 """The k-th tenant has 1/k^1.4 as many jobs as the first: near Philly's virtual clusters, with 50, 20, 12, 9, 2 … %."""
@@ -20,7 +20,7 @@ AMPLE = 5
 
 
 @dataclass(frozen=True)
-class Wishes:
+class LoadSpec:
     """What to generate. A load of 0.9 would keep 90 % of the devices busy from the first arrival to the last.
 
     That is their mean: the cluster is empty at first, so where jobs run for as long as they come, it is near 0 at the
@@ -62,17 +62,17 @@ class Drawn:
     tenant: Ints
 
 
-def generate(wishes: Wishes) -> Drawn:
+def generate(spec: LoadSpec) -> Drawn:
     """Jobs like those of a published trace. Gangs larger than the cluster are not drawn."""
-    wishes.check()
-    like = LIKES[wishes.like]
+    spec.check()
+    like = LIKES[spec.like]
     # A stream for each: what is asked of one does not change the others.
-    for_gangs, for_durations, for_arrivals, for_tenants = _streams(wishes.seed, 4)
-    gang_size = _gang_sizes(like, for_gangs.random(wishes.jobs), wishes.devices)
-    duration_s = _durations_s(like, gang_size, for_durations.random((2, wishes.jobs)))
-    arrival_s = _arrivals_under_load_s(wishes, duration_s, gang_size, for_arrivals.random(wishes.jobs - 2))
-    shares: Floats = np.arange(1, wishes.tenants + 1, dtype=np.float64) ** -TENANT_EXPONENT
-    return Drawn(arrival_s, duration_s, gang_size, _picks(shares, for_tenants.random(wishes.jobs)) + 1)
+    for_gangs, for_durations, for_arrivals, for_tenants = _streams(spec.seed, 4)
+    gang_size = _gang_sizes(like, for_gangs.random(spec.jobs), spec.devices)
+    duration_s = _durations_s(like, gang_size, for_durations.random((2, spec.jobs)))
+    arrival_s = _arrivals_under_load_s(spec, duration_s, gang_size, for_arrivals.random(spec.jobs - 2))
+    shares: Floats = np.arange(1, spec.tenants + 1, dtype=np.float64) ** -TENANT_EXPONENT
+    return Drawn(arrival_s, duration_s, gang_size, _picks(shares, for_tenants.random(spec.jobs)) + 1)
 
 
 def _streams(seed: int, count: int) -> list[np.random.Generator]:
@@ -97,7 +97,7 @@ def _durations_s(like: Like, gang_size: Ints, uniform: Floats) -> Floats:
     for i, band in enumerate(like.bands):
         inside = band_of == i
         duration_s[inside] = _mixed_s(band, *uniform[:, inside])
-    # Whole seconds, as the sources tell them; none takes no time.
+    # Whole seconds, as in the sources; none takes no time.
     return np.clip(np.rint(duration_s), 1.0, like.longest_s)
 
 
@@ -110,9 +110,9 @@ def _mixed_s(band: Band, which: Floats, where: Floats) -> Floats:
     return median_s * spread
 
 
-def _arrivals_under_load_s(wishes: Wishes, duration_s: Floats, gang_size: Ints, uniform: Floats) -> Floats:
+def _arrivals_under_load_s(spec: LoadSpec, duration_s: Floats, gang_size: Ints, uniform: Floats) -> Floats:
     """The load is met by the rate of arrivals alone: durations and gangs stay as they were drawn."""
-    like, wanted = LIKES[wishes.like], wishes.load * wishes.devices
+    like, wanted = LIKES[spec.like], spec.load * spec.devices
 
     def busy_within(span_s: float) -> float:
         return busy_devices(arrivals_s(like, span_s, uniform), duration_s, gang_size)
@@ -123,9 +123,9 @@ def _arrivals_under_load_s(wishes: Wishes, duration_s: Floats, gang_size: Ints, 
     if span_s is None:
         at_once = busy_within(SHORTEST_SPAN_S)
         raise InputError(
-            f"{wishes.jobs:,} jobs are too few for a load of {wishes.load:g}: "
-            f"if they all came within a second, {at_once:,.0f} of {wishes.devices:,} devices would be busy",
-            f"ask for {AMPLE * wishes.jobs * wanted / at_once:,.0f} or more, for fewer devices, or for less load",
+            f"{spec.jobs:,} jobs are too few for a load of {spec.load:g}: "
+            f"if they all came within a second, {at_once:,.0f} of {spec.devices:,} devices would be busy",
+            f"ask for {AMPLE * spec.jobs * wanted / at_once:,.0f} or more, for fewer devices, or for less load",
         )
     return arrivals_s(like, span_s, uniform)
 

@@ -32,9 +32,9 @@ class JobTable:
     """How long it had devices, held or as a guest, all attempts."""
     preemptions: Ints
     first_steps_s: Floats | None = None
-    """When it had made its first 100 steps, or had ended with fewer; None where nobody looked."""
+    """When it had made its first 100 steps, or had ended with fewer; None where that was not measured."""
     guest_s: Floats | None = None
-    """Of `run_s`, how long it sat on devices as a guest; None where nobody looked."""
+    """Of `run_s`, how long it sat on devices as a guest; None where that was not measured."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Run:
+class PolicyRun:
     """One policy over one trace on one cluster."""
 
     policy: str
@@ -66,7 +66,7 @@ class Run:
     """Whether opportunistic jobs yield to others under this policy; if not, all jobs are peers."""
 
 
-# ---- What runs are called where there is little room, and how runs of the same name are told apart.
+# ---- What runs are called where there is little room, and how runs of the same name are distinguished.
 
 
 def short_name(policy: str) -> str:

@@ -1,4 +1,4 @@
-"""What one run was worth to the people who waited for it, as a few plain numbers."""
+"""A run in a few plain numbers: completion times, delays, fairness, utilisation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.core.errors import InputError
 from weft.core.values import JobClass
-from weft.sim.results.run_result import Floats, JobTable, Run
+from weft.sim.results.run_result import Floats, JobTable, PolicyRun
 
 SMALL_GANG_SIZE = 4
 SHORT_S = 800.0
@@ -80,7 +80,7 @@ class Summary:
         return ClassSummary(self.jobs, self.mean_jct_s, *tail, self.mean_queue_s)
 
 
-def summarise(run: Run) -> Summary:
+def summarise(run: PolicyRun) -> Summary:
     jobs = run.jobs
     if not len(jobs.ids):
         raise InputError(f"the run of {run.policy} has no jobs to measure", "give a trace with at least one job")
@@ -125,14 +125,14 @@ def queueing_s(jobs: JobTable) -> Floats:
 
 
 def finish_time_fairness(jobs: JobTable) -> Floats:
-    """ρ of each job, NaN where it says nothing: a job that takes no time, or less than a float can tell."""
+    """ρ of each job, NaN where it says nothing: a job that takes no time, or less than a float resolves."""
     jct_s = completion_s(jobs)
     rho = np.full(len(jct_s), np.nan)
     np.divide(jct_s, jobs.alone_s, out=rho, where=(jobs.alone_s > 0) & (jct_s > 0))
     return rho
 
 
-def _utilisation(run: Run, makespan_s: float) -> float:
+def _utilisation(run: PolicyRun, makespan_s: float) -> float:
     held_s = run.jobs.run_s if run.jobs.guest_s is None else run.jobs.run_s - run.jobs.guest_s
     held_device_s = float((run.jobs.gang_size * held_s).sum())
     return held_device_s / (run.device_count * makespan_s) if makespan_s > 0 else 0.0

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from weft.sim.results.report import rows
 from weft.sim.results.report.narrative import what_happened
-from weft.sim.results.run_result import Run, short_labels, short_name
+from weft.sim.results.run_result import PolicyRun, short_labels, short_name
 from weft.sim.results.summary import summarise
 
 
-def render_table(runs: Sequence[Run], console: Console) -> None:
+def render_table(runs: Sequence[PolicyRun], console: Console) -> None:
     """Print the summary, the breakdown by kind of job, and every parameter of every run."""
     summaries, names = [summarise(run) for run in runs], short_labels([run.policy for run in runs])
     _print_stripped(Text(what_happened(summaries, names)[0]), console)
@@ -47,7 +47,7 @@ def _table(group: rows.ColumnGroup, names: Sequence[str], cells: Sequence[Sequen
     return table
 
 
-def _parameters(names: Sequence[str], runs: Sequence[Run]) -> Table:
+def _parameters(names: Sequence[str], runs: Sequence[PolicyRun]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(overflow="fold", min_width=8)
     table.add_column(overflow="fold")

@@ -13,7 +13,7 @@ import numpy as np
 from weft.core.errors import InputError
 from weft.core.text import count_of
 from weft.core.values import JobClass, JobSpec
-from weft.sim.trace.columns import Coded, CodedBuilder, Floats, Ids, Ints, Lookup, WrittenIds, packed
+from weft.sim.trace.column_store import Coded, CodedBuilder, Floats, Ids, Ints, Lookup, WrittenIds, packed
 
 
 @dataclass(frozen=True, slots=True)

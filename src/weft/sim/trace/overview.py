@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.sim.generate.draw import busy_devices
 from weft.sim.trace import Trace
-from weft.sim.trace.columns import Floats
+from weft.sim.trace.column_store import Floats
 
 HOUR_S = 3600.0
 LEVELS = {"p10": 0.10, "p25": 0.25, "p50": 0.50, "p75": 0.75, "p90": 0.90, "p99": 0.99}

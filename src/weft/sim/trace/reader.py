@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from weft.core.errors import InputError
 from weft.core.values import JobClass
-from weft.sim.trace.columns import CodedBuilder, Columns, Floats, IdsBuilder, Ints, RowBatch, WrittenIds, packed
+from weft.sim.trace.column_store import CodedBuilder, Columns, Floats, IdsBuilder, Ints, RowBatch, WrittenIds, packed
 from weft.sim.trace.formats import FORMS, Layout, weft_csv
 from weft.sim.trace.jobs import Trace
 from weft.sim.trace.trace_file import TraceFile, opened
@@ -90,11 +90,11 @@ def _check_one_clock(files: Sequence[TraceFile]) -> None:
     dated = [file.name for file in files if file.tells_dates]
     counted = [file.name for file in files if not file.tells_dates]
     if dated and counted:
-        message = f"{dated[0]} tells dates and {counted[0]} tells seconds, so they have no clock in common"
+        message = f"{dated[0]} has dates and {counted[0]} has seconds, so they have no clock in common"
         raise InputError(message, "Give arrivals as dates in all files, or as seconds in all files.")
 
 
-# ---- Ids that are one job's only: refused when repeated within a file, told apart when files share them.
+# ---- Ids that are one job's only: refused when repeated within a file, distinguished when files share them.
 
 
 def with_distinct_ids(columns: Columns, id_labels: Sequence[str]) -> Columns:

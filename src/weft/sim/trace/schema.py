@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.core.errors import InputError
 from weft.core.values import JobClass
-from weft.sim.trace.columns import Bools, Floats, Ints
+from weft.sim.trace.column_store import Bools, Floats, Ints
 from weft.sim.trace.trace_file import TraceFile
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Cells:
         return values.astype(np.int64)
 
     def times(self, column: str) -> Floats:
-        """Seconds on the file's clock. The first time of a file settles whether it tells dates or seconds."""
+        """Seconds on the file's clock. The first time of a file settles whether it has dates or seconds."""
         texts = self.columns[column]
         if self.file.tells_dates is None and texts:
             self.file.tells_dates = not _is_number(texts[0])

@@ -13,7 +13,7 @@ from weft.core.errors import InputError
 from weft.core.value import value
 from weft.core.values import Cluster, JobSpec, Node
 from weft.policies.plan.node_groups import NodeGroup
-from weft.sim.colocation import AS_ASSUMED, Fitted, HeldBack, Interference, Profile, Table, plain
+from weft.sim.colocation import AS_ASSUMED, Fitted, Interference, Profile, Table, ThrottleEffect, plain
 from weft.sim.trace import TraceJob
 from weft.sim.world import seeded_noise
 
@@ -58,7 +58,7 @@ class World:
     unknown_memory: tuple[tuple[int, int], ...] = ()
     unknown_utilisation: tuple[tuple[float, float], ...] = ()
     interference: Interference = field(default_factory=Fitted)
-    held_back: HeldBack = AS_ASSUMED
+    held_back: ThrottleEffect = AS_ASSUMED
     mtbf_s: float = 0.0
     """How long a node is up on average before it fails; 0: for ever."""
     repair_s: float = 0.0
@@ -90,14 +90,14 @@ class World:
         for kind in cluster.device_types:
             if not self.counts_only and kind not in known:
                 raise InputError(
-                    f"nobody knows how fast a {kind} is",
-                    f"known: {', '.join(sorted(known))}; a file for --world can tell it: [speed] {kind} = 1.0",
+                    f"the speed of a {kind} is not known",
+                    f"known: {', '.join(sorted(known))}; a file for --world can set it: [speed] {kind} = 1.0",
                 )
 
     # ---- what sharing a device is like
 
     def memory_bytes(self, kind: str) -> int | None:
-        """Of one device of a type; None where nothing is known of it, and then nobody shares one."""
+        """Of one device of a type; None where it is not known; then devices of the type are not shared."""
         return None if self.counts_only else self.memory.get(kind)
 
     def profile(self, spec: JobSpec, seed: int) -> Profile:
@@ -112,7 +112,7 @@ class World:
         return Profile(utilisation, weight, persistent, ephemeral, spec.model)
 
     def noise(self, job_id: str, seed: int, serial: int) -> float:
-        """By what factor the so-manieth measured rate of a job is off."""
+        """Noise factor of the n-th measured rate of a job."""
         return seeded_noise.noise(self.rate_noise, seed, "noise", job_id, serial)
 
     def outages(self, cluster: Cluster, seed: int, until_s: float) -> Iterator[tuple[float, str, float]]:
@@ -135,12 +135,12 @@ class World:
         return self.unknown_skew[zlib.crc32(f"{seed}/{spec.id}".encode()) % len(self.unknown_skew)]
 
     def parameters(self) -> dict[str, Any]:
-        """What tells this world from another. Long lists are counted and marked, a table of pairs is named."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        """The values that distinguish this world. Long lists are counted and marked, a table of pairs is named."""
+        shown = {each.name: getattr(self, each.name) for each in fields(self)}
         for name in LONG:
-            told[name] = f"{len(told[name])}, CRC {zlib.crc32(repr(told[name]).encode()):08x}"
-        told["interference"], told["held_back"] = _said(self.interference), asdict(self.held_back)
-        return {f"world.{key}": list(value) if isinstance(value, tuple) else value for key, value in told.items()}
+            shown[name] = f"{len(shown[name])}, CRC {zlib.crc32(repr(shown[name]).encode()):08x}"
+        shown["interference"], shown["held_back"] = _said(self.interference), asdict(self.held_back)
+        return {f"world.{key}": list(value) if isinstance(value, tuple) else value for key, value in shown.items()}
 
 
 def _said(interference: Interference) -> Any:
@@ -155,7 +155,7 @@ def _in_seconds(spec: JobSpec, duration_s: float) -> JobSpec:
     return replace(spec, device_types=None, step_rate_hz={}, declared_steps=declared_steps)
 
 
-# ---- How fast jobs run that have their devices for themselves.
+# ---- How fast jobs run that have their devices to themselves.
 
 
 class Speeds:

@@ -1,4 +1,4 @@
-"""What the seed decides. The same words give the same number in every run, in whatever order they are asked for."""
+"""What the seed decides. The same arguments give the same number in every run, in whatever order they come."""
 
 from __future__ import annotations
 

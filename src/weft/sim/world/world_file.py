@@ -33,7 +33,7 @@ KEYS: Mapping[str, str] = {
     'memory, ["persistent", "ephemeral"]; either may be left away',
     "unknown": "a table with skew, a list of numbers ≥ 0; utilisation, a list of numbers above 0 and at most 1 or of "
     '[utilisation, weight]; and memory, a list of ["persistent", "ephemeral"]',
-    "held_back": "a table with filled, the part of the time left idle that guests who are held back compute, and "
+    "held_back": "a table with filled, the part of the time left idle that throttled guests compute, and "
     "beside, the rate of the others beside them; numbers above 0 and at most 1",
     "failures": "a table with mtbf_s and repair_s, numbers of seconds ≥ 0",
 }

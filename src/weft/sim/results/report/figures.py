@@ -18,7 +18,7 @@ from weft.sim.results.report.rows import (
     present_classes,
     said_of_classes,
 )
-from weft.sim.results.run_result import Floats, Ints, Run
+from weft.sim.results.run_result import Floats, Ints, PolicyRun
 from weft.sim.results.summary import Summary, completion_s, queueing_s
 
 CDF_POINTS = 1_000
@@ -50,7 +50,7 @@ class Figure:
     """None: as high as the page makes a figure."""
 
 
-def figures(runs: Sequence[Run], labels: Sequence[str], summaries: Sequence[Summary]) -> list[Figure]:
+def figures(runs: Sequence[PolicyRun], labels: Sequence[str], summaries: Sequence[Summary]) -> list[Figure]:
     by_class = [_by_class(labels, summaries)] if classes_count(summaries) else []
     return [
         _cdf("completion", "Completion time", labels, [completion_s(run.jobs) for run in runs]),
@@ -72,7 +72,7 @@ def dash(index: int) -> str:
 
 
 def _cdf(name: str, title: str, labels: Sequence[str], values: Sequence[Floats]) -> Figure:
-    # A logarithmic axis has no zero, and nobody minds a delay of less than a second.
+    # A logarithmic axis has no zero, and a delay of less than a second does not matter.
     lines = [cumulative(np.maximum(seconds, 1.0), CDF_POINTS) for seconds in values]
     traces = [
         _line(index, label, line, "%{text} or less: %{y:.1%}") | {"text": [duration(x) for x in line[0].tolist()]}
@@ -87,8 +87,8 @@ def _cdf(name: str, title: str, labels: Sequence[str], values: Sequence[Floats])
     return Figure(name, title, note, traces, layout)
 
 
-def _utilisation(runs: Sequence[Run], labels: Sequence[str]) -> Figure:
-    def share(run: Run) -> Line:
+def _utilisation(runs: Sequence[PolicyRun], labels: Sequence[str]) -> Figure:
+    def share(run: PolicyRun) -> Line:
         return bucket_means(run.timeline.time_s, run.timeline.devices_held / run.device_count, MEAN_POINTS)
 
     traces, x_axis = _over_time(runs, labels, share, "%{y:.1%} held")
@@ -96,8 +96,8 @@ def _utilisation(runs: Sequence[Run], labels: Sequence[str]) -> Figure:
     return Figure("utilisation", "Utilisation", note, traces, {"xaxis": x_axis, "yaxis": axes.share("devices held")})
 
 
-def _jobs_waiting(runs: Sequence[Run], labels: Sequence[str]) -> Figure:
-    def waiting(run: Run) -> Line:
+def _jobs_waiting(runs: Sequence[PolicyRun], labels: Sequence[str]) -> Figure:
+    def waiting(run: PolicyRun) -> Line:
         return bucket_peaks(run.timeline.time_s, run.timeline.jobs_waiting, PEAK_POINTS)
 
     traces, x_axis = _over_time(runs, labels, waiting, "%{y:,} waiting")
@@ -107,7 +107,7 @@ def _jobs_waiting(runs: Sequence[Run], labels: Sequence[str]) -> Figure:
 
 
 def _over_time(
-    runs: Sequence[Run], labels: Sequence[str], line_of: Callable[[Run], Line], words: str
+    runs: Sequence[PolicyRun], labels: Sequence[str], line_of: Callable[[PolicyRun], Line], words: str
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """One line a run, and the axis of time below them."""
     span_s = max(float(run.timeline.time_s[-1]) for run in runs)

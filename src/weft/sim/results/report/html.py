@@ -9,15 +9,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from weft.sim.request import SHOWN, Misfit
-from weft.sim.results.output import write_text
 from weft.sim.results.report.figures import Figure, colour, dash, figures
 from weft.sim.results.report.narrative import what_happened
 from weft.sim.results.report.rows import ColumnGroup, common_parameters, groups, parameter_words
-from weft.sim.results.run_result import Run, short_labels, short_name
+from weft.sim.results.result_files import write_text
+from weft.sim.results.run_result import PolicyRun, short_labels, short_name
 from weft.sim.results.summary import Summary, summarise
 
 
-def write_report(runs: Sequence[Run], path: Path | str, title: str, skipped: Sequence[Misfit] = ()) -> None:
+def write_report(runs: Sequence[PolicyRun], path: Path | str, title: str, skipped: Sequence[Misfit] = ()) -> None:
     """Write the page; the same runs and title give the same bytes. `skipped`: jobs that are in no run."""
     # Loaded here because it is slow to load and only this page needs it.
     from plotly.offline import get_plotlyjs
@@ -25,7 +25,7 @@ def write_report(runs: Sequence[Run], path: Path | str, title: str, skipped: Seq
     write_text(path, _page(runs, title, skipped, get_plotlyjs()))
 
 
-def _page(runs: Sequence[Run], title: str, skipped: Sequence[Misfit], plotly_script: str) -> str:
+def _page(runs: Sequence[PolicyRun], title: str, skipped: Sequence[Misfit], plotly_script: str) -> str:
     names, summaries = short_labels([run.policy for run in runs]), [summarise(run) for run in runs]
     drawings = figures(runs, names, summaries)
     return f"""<!DOCTYPE html>
@@ -63,7 +63,7 @@ def _page(runs: Sequence[Run], title: str, skipped: Sequence[Misfit], plotly_scr
 """
 
 
-def _facts(runs: Sequence[Run], summaries: Sequence[Summary]) -> str:
+def _facts(runs: Sequence[PolicyRun], summaries: Sequence[Summary]) -> str:
     facts = {
         "Cluster": _distinct(run.cluster for run in runs),
         "Devices": _distinct(f"{run.device_count:,}" for run in runs),
@@ -133,7 +133,7 @@ def _figure(figure: Figure) -> str:
 """
 
 
-def _parameters(runs: Sequence[Run], names: Sequence[str]) -> str:
+def _parameters(runs: Sequence[PolicyRun], names: Sequence[str]) -> str:
     common, blocks = common_parameters(runs), ""
     for index, (name, run) in enumerate(zip(names, runs, strict=True)):
         own = parameter_words({key: value for key, value in run.parameters.items() if key not in common})

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.core.text import count_of
 from weft.policies.loader import NOTHING
-from weft.sim.results.run_result import Run
+from weft.sim.results.run_result import PolicyRun
 from weft.sim.results.summary import BIN_NAMES, CLASS_NAMES, SHORT_S, SMALL_GANG_SIZE, ClassSummary, Summary
 
 MISSING = "–"
@@ -50,7 +50,7 @@ def parameter_words(parameters: Mapping[str, Any]) -> list[str]:
     return [f"{name}={_value(value)}" for name, value in parameters.items()]
 
 
-def common_parameters(runs: Sequence[Run]) -> Mapping[str, Any]:
+def common_parameters(runs: Sequence[PolicyRun]) -> Mapping[str, Any]:
     """To be said once: what is the same in every run, if there are several."""
     if len(runs) == 1:
         return {}

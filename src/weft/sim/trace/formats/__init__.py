@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from weft.sim.trace.columns import RowBatch
+from weft.sim.trace.column_store import RowBatch
 from weft.sim.trace.formats import gavel, philly_log, published_tables, weft_csv
 from weft.sim.trace.trace_file import TraceFile
 

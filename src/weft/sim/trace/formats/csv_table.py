@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from weft.core.errors import InputError
 from weft.core.text import closest_name, count_of
-from weft.sim.trace.columns import RowBatch
+from weft.sim.trace.column_store import RowBatch
 from weft.sim.trace.schema import Cells
 from weft.sim.trace.trace_file import TraceFile
 
@@ -29,7 +29,7 @@ class Sheet:
     batch_of: Callable[[Cells], RowBatch]
     synonyms: Mapping[str, str] = field(default_factory=dict)
     optional: tuple[str, ...] = ()
-    """All other columns that mean something; if empty, nobody is told of those that do not."""
+    """All other columns that mean something; if empty, those that do not are not reported."""
 
     @property
     def needs(self) -> str:

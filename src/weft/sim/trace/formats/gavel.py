@@ -13,7 +13,7 @@ from itertools import islice
 
 from weft.core.errors import InputError
 from weft.core.text import count_of
-from weft.sim.trace.columns import RowBatch
+from weft.sim.trace.column_store import RowBatch
 from weft.sim.trace.formats.csv_table import BATCH_ROWS, NumberedRow
 from weft.sim.trace.schema import COUNT, Cells, number_or_nan
 from weft.sim.trace.trace_file import TraceFile

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.errors import InputError
-from weft.sim.trace.columns import Floats, Ints, RowBatch
+from weft.sim.trace.column_store import Floats, Ints, RowBatch
 from weft.sim.trace.schema import Cells
 from weft.sim.trace.trace_file import TraceFile, entries
 
@@ -85,7 +85,7 @@ def _batch(file: TraceFile, jobs: list[LoggedJob]) -> RowBatch:
     run_s, job_of_run = _run_times(file, jobs)
     duration_s = np.bincount(job_of_run, run_s, len(jobs)).astype(np.float64)
     gang_size = np.array([job.runs[-1].gpu_count for job in jobs], np.int64)
-    # The log tells local time: an attempt over the end of summer time may seem to end before it starts.
+    # The log has local time: an attempt over the end of summer time may seem to end before it starts.
     backwards = np.bincount(job_of_run, run_s < 0, len(jobs)) > 0
     columns = {
         "jobid": [job.id for job in jobs],

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from weft.sim.trace.columns import Floats, RowBatch
+from weft.sim.trace.column_store import Floats, RowBatch
 from weft.sim.trace.formats.csv_table import Sheet
 from weft.sim.trace.schema import AMOUNT, PERCENT, RUN_SECONDS, Cells
 
@@ -41,7 +41,7 @@ def _helios_batch(cells: Cells) -> RowBatch:
         arrival_s=cells.times("submit_time"),
         duration_s=cells.seconds("duration"),
         gang_size=cells.counts("gpu_num"),
-        # Quota belongs to the virtual cluster there; a user is one of the many people who share it.
+        # Quota belongs to the virtual cluster there; a user is one of the many people sharing it.
         tenants=cells.texts("vc", blank="default"),
     )
 

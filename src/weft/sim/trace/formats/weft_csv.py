@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from weft.core.errors import InputError
-from weft.sim.trace.columns import Floats, RowBatch
+from weft.sim.trace.column_store import Floats, RowBatch
 from weft.sim.trace.formats.csv_table import Sheet
 from weft.sim.trace.schema import (
     AMOUNT,

@@ -156,7 +156,7 @@ class RowBatch:
 
     lines: Sequence[int]
     arrival_s: Floats
-    """On the clock of the file: seconds since its own zero, or since 1970 where it tells dates."""
+    """On the clock of the file: seconds since its own zero, or since 1970 where it has dates."""
     duration_s: Floats
     gang_size: Ints
     ids: Sequence[str] | None = None

@@ -1,4 +1,4 @@
-"""A trace of what really happened: the jobs that a weft has run, as its REST API tells of them."""
+"""A trace of what really happened: the jobs that a weft has run, as its REST API lists them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.core.errors import InputError
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.policies.loader import policies_asked
 from weft.sim.request import cluster_text
-from weft.sim.results.run_result import JobTable, Run, Timeline
+from weft.sim.results.run_result import JobTable, PolicyRun, Timeline
 from weft.sim.trace import Trace, TraceJob
 
 HOLDS, SITS, WAITS, IS_OVER = "holds devices", "sits as a guest", "waits", "is over"
@@ -26,7 +26,7 @@ Story = list[tuple[float, str]]
 
 
 @dataclass(frozen=True)
-class Lived:
+class PastJobs:
     """The jobs that ended and had devices, on what they ran, and how long each waited."""
 
     trace: Trace
@@ -40,13 +40,15 @@ class Lived:
         return sum(waits_s) / len(waits_s)
 
 
-def lived(jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]], first: int | None = None) -> Lived:
+def past_jobs(
+    jobs: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]], first: int | None = None
+) -> PastJobs:
     """How long a job ran is taken as how long it needs; what it waited, in all its attempts, is left to the policy."""
     ran = sorted((job for job in jobs if job["run_s"] > 0), key=_arrival_s)[:first]
     if not ran:
         raise InputError("no job has run here yet", "weft run -- CMD, and look at it again afterwards")
     traced = [TraceJob(_spec(job), _arrival_s(job), job["run_s"]) for job in ran]
-    return Lived(Trace.of(traced, "history"), _cluster(nodes), {job["id"]: job["wait_s"] for job in ran})
+    return PastJobs(Trace.of(traced, "history"), _cluster(nodes), {job["id"]: job["wait_s"] for job in ran})
 
 
 def _arrival_s(job: Mapping[str, Any]) -> float:
@@ -75,12 +77,12 @@ def _time_s(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def lived_run(
+def past_run(
     policy: str,
     jobs: Sequence[Mapping[str, Any]],
     events: Mapping[str, Sequence[Mapping[str, Any]]],
     nodes: Sequence[Mapping[str, Any]],
-) -> Run:
+) -> PolicyRun:
     """What really happened, in the form that the simulator leaves: for its tables, figures and report.
 
     `events` are those of each job. How long it would have run alone is not known: what it had of its devices stands in.
@@ -103,7 +105,7 @@ def lived_run(
         preemptions=np.array([job["preemptions"] for job in ran], dtype=np.int64),
         guest_s=guest_s,
     )
-    return Run(
+    return PolicyRun(
         policy=policy,
         parameters={"world.name": "this machine"},
         trace="live",

@@ -19,10 +19,10 @@ from weft.core.errors import InputError, WeftError
 from weft.policies.loader import NamedPolicy
 from weft.sim.engine import Simulation
 from weft.sim.request import ProgressListener, Request, cluster_text
-from weft.sim.results.run_result import Run
+from weft.sim.results.run_result import PolicyRun
 
 
-def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> Run:
+def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> PolicyRun:
     started_s = time.perf_counter()
     simulation = Simulation(
         request.trace, request.cluster, named.build(), request.world, request.seed, watch, request.quotas
@@ -30,7 +30,7 @@ def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> R
     with _no_garbage_collection():
         simulation.run()
     wall_s = time.perf_counter() - started_s
-    return Run(
+    return PolicyRun(
         policy=named.label,
         parameters={**named.parameters, **request.parameters},
         trace=request.trace.name,
@@ -78,7 +78,9 @@ def start_server() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
 
 
-def run_apart(request: Request, asked: Sequence[NamedPolicy], workers: int, watcher: ProgressListener) -> list[Run]:
+def run_apart(
+    request: Request, asked: Sequence[NamedPolicy], workers: int, watcher: ProgressListener
+) -> list[PolicyRun]:
     """The runs in the order asked. Whatever ends this early ends the workers, too."""
     _check_sendable(asked)
     start_server()
@@ -100,7 +102,7 @@ def run_apart(request: Request, asked: Sequence[NamedPolicy], workers: int, watc
     return [_with_names(each, request) for each in runs]
 
 
-def _results(futures: Sequence[Future[Run]], look: Callable[[], None]) -> list[Run]:
+def _results(futures: Sequence[Future[PolicyRun]], look: Callable[[], None]) -> list[PolicyRun]:
     """All of them, or the first exception as soon as there is one."""
     waiting = set(futures)
     while waiting:
@@ -122,7 +124,7 @@ def _check_sendable(asked: Sequence[NamedPolicy]) -> None:
             ) from error
 
 
-def _with_names(each: Run, request: Request) -> Run:
+def _with_names(each: PolicyRun, request: Request) -> PolicyRun:
     trace = request.trace
     ids, tenants, classes = trace.ids, trace.tenants_by_job, trace.classes_by_job
     return replace(each, jobs=replace(each.jobs, ids=ids, tenants=tenants, classes=classes))
@@ -140,12 +142,12 @@ class WorkerChannel:
     """How far each run is; its worker writes, the caller reads."""
 
 
-_desk: list[WorkerChannel] = []
+_channel: list[WorkerChannel] = []
 
 
 def _begin(request: Request, finished: MutableSequence[int]) -> None:
     threading.Thread(target=_end_with_caller, daemon=True).start()
-    _desk.append(WorkerChannel(request, finished))
+    _channel.append(WorkerChannel(request, finished))
 
 
 def _end_with_caller() -> None:
@@ -155,8 +157,8 @@ def _end_with_caller() -> None:
         os._exit(1)
 
 
-def _run_at(at: int, named: NamedPolicy) -> Run:
-    desk = _desk[0]
-    each = run(desk.request, named, lambda count: desk.finished.__setitem__(at, count))
+def _run_at(at: int, named: NamedPolicy) -> PolicyRun:
+    channel = _channel[0]
+    each = run(channel.request, named, lambda count: channel.finished.__setitem__(at, count))
     # The caller has the names of the jobs; they would be most of what is sent back.
     return replace(each, jobs=replace(each.jobs, ids=(), tenants=(), classes=()))

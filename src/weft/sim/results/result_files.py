@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.core.errors import InputError
 from weft.sim.request import Misfit
-from weft.sim.results.run_result import Run, numbered
+from weft.sim.results.run_result import PolicyRun, numbered
 from weft.sim.results.summary import completion_s, queueing_s, summarise
 
 STDOUT = "-"
@@ -24,21 +24,21 @@ JOB_COLUMNS = (
 )  # fmt: skip
 
 
-def as_json(runs: Sequence[Run], skipped: Sequence[Misfit] = ()) -> dict[str, Any]:
+def as_json(runs: Sequence[PolicyRun], skipped: Sequence[Misfit] = ()) -> dict[str, Any]:
     left_out = [{"id": each.id, "gang_size": each.gang_size, "why": each.why} for each in skipped]
     return {"runs": [_run_as_json(run) for run in runs], "skipped": left_out}
 
 
-def json_text(runs: Sequence[Run], skipped: Sequence[Misfit] = ()) -> str:
+def json_text(runs: Sequence[PolicyRun], skipped: Sequence[Misfit] = ()) -> str:
     """Strict JSON; the same runs give the same bytes, but for `wall_s`."""
     return json.dumps(as_json(runs, skipped), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_json(runs: Sequence[Run], path: Path | str, skipped: Sequence[Misfit] = ()) -> None:
+def write_json(runs: Sequence[PolicyRun], path: Path | str, skipped: Sequence[Misfit] = ()) -> None:
     write_text(path, json_text(runs, skipped))
 
 
-def write_csv(runs: Sequence[Run], path: Path | str) -> None:
+def write_csv(runs: Sequence[PolicyRun], path: Path | str) -> None:
     """One row per job and policy."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -47,7 +47,7 @@ def write_csv(runs: Sequence[Run], path: Path | str) -> None:
     write_text(path, text.getvalue())
 
 
-def job_rows(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
+def job_rows(runs: Sequence[PolicyRun]) -> Iterator[tuple[Any, ...]]:
     """The values of JOB_COLUMNS for each job of each run."""
     for label, run in zip(numbered([run.policy for run in runs]), runs, strict=True):
         jobs = run.jobs
@@ -60,7 +60,7 @@ def job_rows(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
             yield (label, *job)
 
 
-def class_rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+def class_rows(runs: Sequence[PolicyRun]) -> Iterator[dict[str, Any]]:
     """The figures of each class of each run, and of all its jobs under the name `all`."""
     for label, run in zip(numbered([run.policy for run in runs]), runs, strict=True):
         summary = summarise(run)
@@ -97,7 +97,7 @@ def write_text(path: Path | str, text: str) -> None:
         raise _unwritable(path, error) from error
 
 
-def _run_as_json(run: Run) -> dict[str, Any]:
+def _run_as_json(run: PolicyRun) -> dict[str, Any]:
     numbers = asdict(summarise(run))
     bins, classes = numbers.pop("bins"), numbers.pop("classes")
     return {
