@@ -20,7 +20,7 @@ from waiting import state_of, wait_until
 from weft.client import Client, NotRunningError, UnreachableError
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.node.launch import INJECT
+from weft.node.devices.preload import INJECT
 
 JOB = {"id": "1", "state": "SUCCEEDED", "exit_code": 0}
 Serve = Callable[..., StandIn]

@@ -30,7 +30,7 @@ from weft.control.store import Store, scripts
 from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot
 from weft.home import Home
-from weft.node.records import read_record, write_record
+from weft.node.attempt.records import read_record, write_record
 from weft.system.runtime_dir import SHARED_MEMORY
 
 PAGE_BYTES = 4096

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from weft.node import fencing
-from weft.node.ending import ending
-from weft.node.records import Status
-from weft.node.stopping import MERCY_S, see_stop
+from weft.node.attempt.ending import MERCY_S, ending_of, see_stop
+from weft.node.attempt.records import TaskExit
+from weft.node.fence import process_tree
 
 
 def test_who_cannot_be_killed_is_waited_for_by_one_thread_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,13 +35,13 @@ def test_who_cannot_be_killed_is_waited_for_by_one_thread_alone(monkeypatch: pyt
         await attempt.killing
         assert trees == [False, True]
 
-    monkeypatch.setattr(fencing, "end_tree", end_tree)
+    monkeypatch.setattr(process_tree, "end_tree", end_tree)
     asyncio.run(stop())
 
 
 def test_a_gang_of_which_one_rank_failed_before_the_others_began_has_failed() -> None:
-    failed = Status(exit_code=5, at_s=1.0, by="shepherd", message="")
-    how = ending([None, failed], "", None, 0.0, is_stop_wanted=False)
+    failed = TaskExit(exit_code=5, at_s=1.0, by="shepherd", message="")
+    how = ending_of([None, failed], "", None, 0.0, is_stop_wanted=False)
     assert (how.what, how.body["exit_code"]) == ("ended", 5)
     assert how.body["message"] == "rank 1 ended with exit code 5: weft logs --task 1 ID"
-    assert ending([None, replace(failed, exit_code=0)], "", None, 0.0, is_stop_wanted=False).what == "lost"
+    assert ending_of([None, replace(failed, exit_code=0)], "", None, 0.0, is_stop_wanted=False).what == "lost"

@@ -12,10 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.node.controller import FIRST_DUTY, REFRESH_S, State, adjust
-from weft.node.controls import Guest, Sample, Setting
-from weft.node.evidence import PERIOD_S
-from weft.node.limits import GRAIN_BYTES, Need, Peak, divided
+from weft.node.sharing.controller import (
+    FIRST_DUTY,
+    REFRESH_S,
+    ControllerState,
+    GuestSample,
+    ThrottleSample,
+    ThrottleSetting,
+    adjust,
+)
+from weft.node.sharing.memory_split import GRAIN_BYTES, Need, Peak, divided
+from weft.node.sharing.slowdown import PERIOD_S
 
 MB = 1 << 20
 STEP_S, TICK_S = 0.04, 0.1
@@ -29,14 +36,14 @@ class Device:
     def __init__(self, harm: Callable[[float], float], *, noise: float = 0.0, names: tuple[str, ...] = ("2",)) -> None:
         self.harm, self.noise, self.names = harm, noise, names
         self.is_idle, self.is_counted = False, False
-        self.chance, self.state, self.now_s = random.Random(1), State(), 0.0
+        self.chance, self.state, self.now_s = random.Random(1), ControllerState(), 0.0
         self.duties = dict.fromkeys(names, 100)
         self.drift = 1.0
         self.efficiency = dict.fromkeys(names, 1.0)
         self.lost_s = self.alone_s = 0.0
         self.computed_s = 0.0
 
-    def tick(self) -> Setting:
+    def tick(self) -> ThrottleSetting:
         duty = sum(self.duties.values()) / 100
         steps = []
         left_s = TICK_S
@@ -50,14 +57,16 @@ class Device:
         self.computed_s += duty * sum(steps)
         waited_s = sum(steps) * self.harm(duty) if self.is_counted else None
         guests = tuple(
-            Guest(name, duty == 0, is_idle=self.is_idle, progress=self.efficiency[name] * duty / 100)
+            GuestSample(name, duty == 0, is_idle=self.is_idle, progress=self.efficiency[name] * duty / 100)
             for name, duty in self.duties.items()
         )
-        self.state, setting = adjust(self.state, Sample(tuple(steps), waited_s, sum(steps), 0, guests), self.now_s)
+        self.state, setting = adjust(
+            self.state, ThrottleSample(tuple(steps), waited_s, sum(steps), 0, guests), self.now_s
+        )
         self.duties = {name: each.duty for name, each in setting.guests.items()}
         return setting
 
-    def run(self, lasts_s: float) -> list[Setting]:
+    def run(self, lasts_s: float) -> list[ThrottleSetting]:
         until_s, seen = self.now_s + lasts_s, []
         while self.now_s < until_s:
             seen.append(self.tick())
@@ -202,7 +211,7 @@ class Stalling:
     """A holder that steps when the test says so, beside one guest that stands and goes on as it is told."""
 
     def __init__(self) -> None:
-        self.state, self.now_s = State(), 0.0
+        self.state, self.now_s = ControllerState(), 0.0
         self.duty, self.gated_s = 100, 0.0
 
     def step(self, step_s: float, count: int = 1) -> None:
@@ -217,7 +226,7 @@ class Stalling:
             self.now_s = min(self.now_s + tick_s, until_s)
             self.gated_s += tick_s if not self.duty else 0.0
             steps = then if self.now_s >= until_s else ()
-            sample = Sample(steps, None, tick_s, 0, (Guest("2", not self.duty),))
+            sample = ThrottleSample(steps, None, tick_s, 0, (GuestSample("2", not self.duty),))
             self.state, setting = adjust(self.state, sample, self.now_s)
             self.duty = setting.guests["2"].duty
 
@@ -303,14 +312,14 @@ def test_nobody_is_given_more_while_the_holder_is_slower_than_its_bound(
 
 
 @st.composite
-def samples(draw: st.DrawFn) -> list[tuple[Sample, float]]:
+def samples(draw: st.DrawFn) -> list[tuple[ThrottleSample, float]]:
     names = draw(st.lists(st.sampled_from("abc"), unique=True, max_size=3))
     many = []
     for _ in range(draw(st.integers(1, 15))):
         steps = tuple(draw(st.lists(st.floats(0.001, 10), max_size=15)))
         waited_s = draw(st.none() | st.floats(0, 1))
         guests = tuple(
-            Guest(
+            GuestSample(
                 name,
                 draw(st.booleans()),
                 draw(st.integers(0, 200 * MB)),
@@ -321,16 +330,16 @@ def samples(draw: st.DrawFn) -> list[tuple[Sample, float]]:
             for name in names
         )
         lasted_s = draw(st.floats(0.01, 5))
-        many.append((Sample(steps, waited_s, lasted_s, draw(st.integers(0, 400 * MB)), guests), lasted_s))
+        many.append((ThrottleSample(steps, waited_s, lasted_s, draw(st.integers(0, 400 * MB)), guests), lasted_s))
     return many
 
 
 @given(samples(), st.integers(0, 512).map(lambda size: size * MB))
 @settings(deadline=None)
 def test_whatever_is_seen_duties_and_limits_are_within_bounds(
-    many: list[tuple[Sample, float]], capacity_bytes: int
+    many: list[tuple[ThrottleSample, float]], capacity_bytes: int
 ) -> None:
-    state, now_s = State(), 0.0
+    state, now_s = ControllerState(), 0.0
     for sample, lasted_s in many:
         now_s += lasted_s
         state, setting = adjust(state, sample, now_s, capacity_bytes)
@@ -383,9 +392,9 @@ def by_lane(limits: Mapping[str, int], guests: list[Need]) -> Iterator[tuple[dic
 
 def test_those_in_a_lane_have_what_a_step_needs_together() -> None:
     """Seated by the sum of P and the largest T: so each may have its own T, in its turn."""
-    state, guests = State(), tuple(Guest(str(i), False, 4 * MB, 20 * MB, lane=1) for i in range(4))
+    state, guests = ControllerState(), tuple(GuestSample(str(i), False, 4 * MB, 20 * MB, lane=1) for i in range(4))
     for second in range(1, 20):
-        state, setting = adjust(state, Sample((0.1,), None, 0.1, 20 * MB, guests), second, 64 * MB)
+        state, setting = adjust(state, ThrottleSample((0.1,), None, 0.1, 20 * MB, guests), second, 64 * MB)
     assert all((each.limit_bytes or 0) >= 24 * MB for each in setting.guests.values())
     assert (setting.holder_limit_bytes or 0) >= 20 * MB
 
@@ -401,13 +410,13 @@ def test_headroom_is_given_as_far_as_it_takes_no_guests_place() -> None:
     assert divided(24_000 * MB, 20_000 * MB, needs).guests == {"2": 2_100 * MB}, "for one that has no place anyway"
 
 
-def limits(needed_bytes: int, state: State, now_s: float) -> tuple[State, Setting]:
-    guests = (Guest("2", False, 20 * MB, 30 * MB), Guest("3", False, 40 * MB, 40 * MB))
-    return adjust(state, Sample((0.1,), None, 0.1, needed_bytes, guests), now_s, 200 * MB)
+def limits(needed_bytes: int, state: ControllerState, now_s: float) -> tuple[ControllerState, ThrottleSetting]:
+    guests = (GuestSample("2", False, 20 * MB, 30 * MB), GuestSample("3", False, 40 * MB, 40 * MB))
+    return adjust(state, ThrottleSample((0.1,), None, 0.1, needed_bytes, guests), now_s, 200 * MB)
 
 
 def test_guests_are_given_memory_slowly() -> None:
-    state, seen = State(), list[int]()
+    state, seen = ControllerState(), list[int]()
     for tenths in range(10, 70):
         state, setting = limits(20 * MB, state, tenths / 10)
         seen.append(setting.guests["2"].limit_bytes or 0)
@@ -419,16 +428,19 @@ def test_guests_are_given_memory_slowly() -> None:
 
 
 def test_a_guest_of_which_nothing_is_known_yet_has_all_there_is_at_once() -> None:
-    guest = Guest("2", False, 0, None)
-    _, setting = adjust(State(), Sample((0.1,), None, 0.1, 20 * MB, (guest,)), 1.0, 200 * MB)
+    guest = GuestSample("2", False, 0, None)
+    _, setting = adjust(ControllerState(), ThrottleSample((0.1,), None, 0.1, 20 * MB, (guest,)), 1.0, 200 * MB)
     assert (setting.guests["2"].limit_bytes or 0) >= 160 * MB
 
 
 def test_guests_on_different_devices_of_a_gang_have_each_device_to_themselves() -> None:
-    def adjusted(*devices: frozenset[int]) -> Setting:
-        state, guests = State(), [Guest(str(i), False, 60 * MB, 20 * MB, devices=at) for i, at in enumerate(devices)]
+    def adjusted(*devices: frozenset[int]) -> ThrottleSetting:
+        state, guests = (
+            ControllerState(),
+            [GuestSample(str(i), False, 60 * MB, 20 * MB, devices=at) for i, at in enumerate(devices)],
+        )
         for second in range(1, 20):
-            state, setting = adjust(state, Sample((0.1,), None, 0.1, 20 * MB, tuple(guests)), second, 120 * MB)
+            state, setting = adjust(state, ThrottleSample((0.1,), None, 0.1, 20 * MB, tuple(guests)), second, 120 * MB)
         return setting
 
     apart = adjusted(frozenset({0}), frozenset({1}))
@@ -441,7 +453,7 @@ def test_guests_on_different_devices_of_a_gang_have_each_device_to_themselves() 
 
 
 def test_a_burst_of_the_holder_shrinks_guests_at_once_and_ends_the_stay_of_who_cannot_shrink_that_far() -> None:
-    state = State()
+    state = ControllerState()
     for second in range(1, 9):
         state, calm = limits(20 * MB, state, second)
     assert [each.has_room for each in calm.guests.values()] == [True, True]

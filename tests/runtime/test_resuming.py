@@ -14,7 +14,7 @@ import pytest
 
 from underweft import SCRIPTS, bare, marked_steps, page_folder, under_weft
 from waiting import PATIENCE_S
-from weft.node.pausing import PauseRefusedError
+from weft.node.task.gang_barrier import PauseRefusedError
 from weft.runtime.durable import FAIL_POINTS
 from weft.runtime.layout import LEFT_EXIT_CODE
 from weft.runtime.store import Store

@@ -24,8 +24,8 @@ from weft.cli.shown import size
 from weft.client import Client, NotRunningError
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.node.bounds import the_library
-from weft.node.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
+from weft.node.exec.command_limits import the_library
+from weft.node.fence.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
 from weft.runtime.futex import CALLS
 from weft.runtime.native import VERSION
 from weft.system.files import user_name

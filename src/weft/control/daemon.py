@@ -29,15 +29,16 @@ from weft.control.supervision import Supervision
 from weft.control.writer import Writer
 from weft.core.errors import InputError, WeftError
 from weft.home import Home
-from weft.node.cgroups import find_fences
-from weft.node.devices import discover, load_nvml
-from weft.node.supervisor import Supervisor
+from weft.node.devices.discovery import discover
+from weft.node.devices.nvml import load_nvml
+from weft.node.fence.cgroups import find_fences
 from weft.policies.loader import NamedPolicy, policies_asked
 from weft.settings import Settings, load_settings
 from weft.system import descriptors
 from weft.system.files import clear_place, is_socket
 from weft.system.lockfile import holder_of, taken_lock
 from weft.system.runtime_dir import forget_run_folder
+from weft.system.supervisor import Supervisor
 
 BACKLOG = 512
 SWITCH_S = 0.001

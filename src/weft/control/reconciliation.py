@@ -29,12 +29,12 @@ from weft.core.reasons import Code, Reason
 from weft.core.snapshot import snapshot
 from weft.core.view import View
 from weft.home import Home
-from weft.node import records
+from weft.node.attempt import records
 
 JOB_ID = re.compile(r"([1-9][0-9]{0,14})(?:_([0-9]{1,9}))?")
 KEPT_S = 30 * 86_400.0
 
-OnDisk = Mapping[str, Mapping[int, records.Record | None]]
+OnDisk = Mapping[str, Mapping[int, records.AttemptRecord | None]]
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Idle:
 
 def attempts_on_disk(home: Home) -> OnDisk:
     """The attempts whose end has not been acknowledged, with their records; None for one that cannot be read."""
-    found: dict[str, dict[int, records.Record | None]] = {}
+    found: dict[str, dict[int, records.AttemptRecord | None]] = {}
     for folder in (home.root / "jobs").glob("*/attempts/*"):
         job_id = folder.parent.parent.name
         if JOB_ID.fullmatch(job_id) and folder.name.isdecimal() and len(folder.name) < 10 and folder.is_dir():
@@ -116,7 +116,9 @@ def settle(store: Store, on_disk: OnDisk, reached: Watermark, instance: str) -> 
     return done
 
 
-def _meet(desk: Desk, record: Record, attempts: Mapping[int, records.Record | None], done: Settled, now: float) -> None:
+def _meet(
+    desk: Desk, record: Record, attempts: Mapping[int, records.AttemptRecord | None], done: Settled, now: float
+) -> None:
     newest, job = max(attempts), desk.job(record.id)
     job.generation = max([job.generation, *(each.generation for each in attempts.values() if each)])
     if newest <= record.attempt:
@@ -135,7 +137,7 @@ def _meet(desk: Desk, record: Record, attempts: Mapping[int, records.Record | No
 
 
 def _take_back(
-    desk: Desk, job_id: str, attempts: Mapping[int, records.Record | None], done: Settled, now: float
+    desk: Desk, job_id: str, attempts: Mapping[int, records.AttemptRecord | None], done: Settled, now: float
 ) -> None:
     """It holds no devices in the log: it is paused until the policy gives it some, and goes on where it is."""
     newest = max(attempts)
@@ -156,7 +158,7 @@ def _take_back(
     done.recovered.append(job_id)
 
 
-def _request(found: records.Record) -> dict[str, Any] | None:
+def _request(found: records.AttemptRecord) -> dict[str, Any] | None:
     """A request that would be launched as this attempt was."""
     try:
         launch = found.launch

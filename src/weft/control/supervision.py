@@ -14,7 +14,7 @@ from pathlib import Path
 
 from weft.control.link import Link
 from weft.home import Home
-from weft.node.tending import become_subreaper
+from weft.node.shepherd.supervise import become_subreaper
 from weft.runtime import procfs
 from weft.system.files import WrongKindError, open_regular
 from weft.system.lockfile import holder_of

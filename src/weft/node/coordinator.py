@@ -21,33 +21,31 @@ from typing import Any
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.jsonlines import Message
-from weft.node import devices, fencing, kinds, laning, ownership, records
-from weft.node.acts import live
-from weft.node.attempt import Attempt
-from weft.node.cgroups import Fences, find_fences
-from weft.node.children import Reaper, in_thread
-from weft.node.company import Company
-from weft.node.containment import contained
-from weft.node.devices import Device
-from weft.node.ground import Graces, Ground
-from weft.node.guarding import Guard
-from weft.node.holding import Key
-from weft.node.kinds import Kind
-from weft.node.launch_check import checked_launch
+from weft.node.attempt import records
+from weft.node.attempt.attempt import Attempt
+from weft.node.attempt.context import Graces, NodeContext, contained
+from weft.node.attempt.machine import run_attempt
+from weft.node.attempt.order import AttemptOrder, AttemptState, Seat, Wanted, checked_launch
+from weft.node.attempt.records import AttemptRecord, DamagedRecordError
+from weft.node.devices import discovery
+from weft.node.devices.device import Device, DeviceKind
+from weft.node.devices.nvml import load_nvml
+from weft.node.devices.occupancy import Key, NodeAttempts
+from weft.node.devices.preload import service_at
+from weft.node.fence import process_tree
+from weft.node.fence.cgroups import Fences, find_fences
+from weft.node.handles.children import Reaper, Strays, end_leftover_cgroups, in_thread
+from weft.node.handles.shepherd_handle import ShepherdHandle
 from weft.node.link import Link
-from weft.node.measuring import Measuring
-from weft.node.order import Order, State, Wanted
-from weft.node.records import DamagedRecordError, Record
-from weft.node.seat import Seat
-from weft.node.serving import service_at
-from weft.node.strays import Strays, end_left_over
-from weft.node.supervisor import Supervisor
-from weft.node.tended import Tended
+from weft.node.metrics.rate_reports import RateReports
+from weft.node.sharing import node_lanes
+from weft.node.sharing.throttled_guests import ThrottledGuests
 from weft.runtime.failing import reach
 from weft.settings import FENCES
 from weft.system import descriptors
 from weft.system.files import replace_file
 from weft.system.lockfile import taken_lock
+from weft.system.supervisor import Supervisor
 
 FAIL_POINTS = (
     "coordinator-ordered",  # and nothing is done yet
@@ -72,17 +70,21 @@ LOCK_WAIT_S = 3.0
 UNKNOWN_S = 5.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
-SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
+SEEN = (
+    AttemptState.RUNNING,
+    AttemptState.PAUSING,
+    AttemptState.PAUSED,
+)  # they have pages, and somebody may look at them
 
 log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    def __init__(self, home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
-        self._company = Company()
+    def __init__(self, home: Home, kind: DeviceKind, found: Sequence[Device], fences: Fences) -> None:
+        self._company = NodeAttempts()
         self._attempts = self._company.attempts
-        self._guard = Guard(self._company)
-        self._measuring = Measuring()
+        self._guard = ThrottledGuests(self._company)
+        self._measuring = RateReports()
         self._unadopted: set[Key] = set()
         self._damaged: dict[Key, str] = {}
         """Attempts whose record cannot be read, and why; they are lost as soon as somebody asks for them."""
@@ -93,7 +95,7 @@ class Coordinator:
         self._supervisor = Supervisor()
         self._reaper = Reaper(self._child_ended)
         self._is_leaving = asyncio.Event()
-        self._ground = Ground(
+        self._ground = NodeContext(
             home=home,
             run=home.run,
             boot_id=BOOT_ID.read_text().strip(),
@@ -129,13 +131,13 @@ class Coordinator:
         self._guard.comparisons.close()  # whoever stands for a comparison is to compute, whoever looks after it next
         self._ground.fences.remove()
 
-    def _tasks(self) -> list[Tended]:
+    def _tasks(self) -> list[ShepherdHandle]:
         return [task for attempt in self._company for task in attempt.tasks]
 
     async def _end_unknown(self, known: Sequence[tuple[str, int]]) -> None:
         """What lives of attempts of which no record tells any more. One that cannot be killed is not waited for."""
         ground = self._ground
-        ending = [in_thread(end_left_over, ground.fences.left_over(known))]
+        ending = [in_thread(end_leftover_cgroups, ground.fences.left_over(known))]
         ending += [in_thread(ground.strays.end)] if ground.strays.find() else []
         await asyncio.wait(ending, timeout=UNKNOWN_S)
 
@@ -154,9 +156,11 @@ class Coordinator:
             self._take_up(record)
         self._unadopted.discard((job, number))
 
-    def _take_up(self, record: Record) -> None:
+    def _take_up(self, record: AttemptRecord) -> None:
         job, number = record.key
-        attempt = Attempt(self._ground, record, Order(Wanted.NOTHING, record.generation, record.devices, record.seat))
+        attempt = Attempt(
+            self._ground, record, AttemptOrder(Wanted.NOTHING, record.generation, record.devices, record.seat)
+        )
         if attempt.adopt():
             log.info("job %s, attempt %d: adopted, %s", job, number, attempt.state.value)
             self._begin(attempt)
@@ -165,7 +169,7 @@ class Coordinator:
 
     def _begin(self, attempt: Attempt) -> None:
         self._attempts[attempt.record.key] = attempt
-        life = asyncio.create_task(live(attempt))
+        life = asyncio.create_task(run_attempt(attempt))
         self._lives.add(life)
         life.add_done_callback(lambda life: self._has_lived(attempt, life))
 
@@ -194,7 +198,7 @@ class Coordinator:
                 for (job, number), each in self._attempts.items()
             ]
             + [
-                {"job": job, "attempt": number, "generation": 0, "state": State.LAUNCHING.value}
+                {"job": job, "attempt": number, "generation": 0, "state": AttemptState.LAUNCHING.value}
                 | ({"ended": True} if (job, number) in self._damaged else {})
                 for job, number in self._unadopted | self._damaged.keys()
             ],
@@ -221,7 +225,7 @@ class Coordinator:
 
     def _order(self, message: Message) -> None:
         key = job, number = str(message["job"]), int(message["attempt"])
-        order = Order(
+        order = AttemptOrder(
             wanted=Wanted(message["type"]),
             generation=int(message["generation"]),
             devices=tuple(message.get("devices", ())),
@@ -242,7 +246,7 @@ class Coordinator:
             self._spawn(self._lose_damaged(key, order.generation))
         elif order.wanted is Wanted.RUN:
             asked, fences = checked_launch(message["launch"]), self._ground.fences
-            record = Record(
+            record = AttemptRecord(
                 *(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked),
                 cgroups=fences.folder,
                 needs_cgroup=fences.is_required,
@@ -272,7 +276,7 @@ class Coordinator:
             if (job, number) not in self._attempts:
                 self._report({"job": job, "attempt": number, "generation": 0, "what": "refused", "message": why[:1000]})
 
-    def _take(self, attempt: Attempt, order: Order) -> None:
+    def _take(self, attempt: Attempt, order: AttemptOrder) -> None:
         if order != attempt.order:
             attempt.take(order)
             self._company.wake_comers()  # it may be welcome where it is
@@ -304,13 +308,13 @@ class Coordinator:
 
     async def _lose_damaged(self, key: Key, generation: int) -> None:
         """Say that it is lost, once nothing of it lives."""
-        await in_thread(ownership.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
+        await in_thread(process_tree.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
         if why := self._damaged.get(key):
             about = {"job": key[0], "attempt": key[1], "generation": generation}
             self._report({**about, "what": "lost", "message": why})
 
     async def _fence_damaged(self, key: Key) -> None:
-        await in_thread(ownership.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
+        await in_thread(process_tree.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
         self._forget_damaged(key)
 
     def _forget_damaged(self, key: Key) -> None:
@@ -324,7 +328,7 @@ class Coordinator:
                 task.child_ended(pid, exit_code)
 
     def _fence(self, attempt: Attempt) -> None:
-        if attempt.state is State.ENDED:
+        if attempt.state is AttemptState.ENDED:
             self._forget(attempt)
         else:
             attempt.fence()
@@ -377,7 +381,7 @@ class Coordinator:
     def _remove_lanes(self) -> None:
         """Of which nobody is a member any more. Who is not adopted yet may be."""
         if not self._unadopted:
-            laning.remove_unused(self._ground.run, self._company.lane_pages(self._ground.run))
+            node_lanes.remove_unused(self._ground.run, self._company.lane_pages(self._ground.run))
 
     def _tidy(self) -> None:
         """Nothing is to stay in memory of which nobody knows any more; who has records but no attempt is taken up."""
@@ -387,7 +391,7 @@ class Coordinator:
                     self._adopt(job, attempt)
         self._remove_lanes()
         if left_over := self._ground.fences.left_over({*self._attempts, *self._unadopted}):
-            in_thread(end_left_over, left_over)
+            in_thread(end_leftover_cgroups, left_over)
 
     def _progress(self) -> dict[str, dict[str, Any]]:
         said = {}
@@ -415,7 +419,7 @@ class Coordinator:
                 trees.append(attempt.tree())
 
         def ours() -> set[int]:
-            return {each.pid for tree in trees for each in fencing.members(tree)}
+            return {each.pid for tree in trees for each in process_tree.members(tree)}
 
         found = await in_thread(ground.kind.looked_at, list(ground.devices.values()), ours)
         if found != list(ground.devices.values()):
@@ -426,7 +430,7 @@ class Coordinator:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft.node.coordinator", description="Runs jobs on this machine.")
-    parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
+    parser.add_argument("--devices", default="", metavar="KIND[=N]", help=discovery.HINT)
     parser.add_argument("--fence", default="auto", choices=FENCES, help="how a job is kept together")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -435,20 +439,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         home = Home.find()
         home.make()
         with taken_lock(home.node_lock, "coordinator", LOCK_WAIT_S):
-            nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
-            found = devices.discover(options.devices, nvml)
+            nvml = load_nvml() if options.devices.strip() in ("", "cuda") else None
+            found = discovery.discover(options.devices, nvml)
             fences = find_fences(options.fence, home.root)
             log.info("fencing: %s", fences.says)
             with suppress(OSError):  # a full disk; it is for people to read
                 replace_file(home.fencing, fences.says.encode("utf-8", "replace") + b"\n")
-            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found, fences))
+            asyncio.run(_serve(home, discovery.kind_of(found, nvml, service_at(home)), found, fences))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
+async def _serve(home: Home, kind: DeviceKind, found: Sequence[Device], fences: Fences) -> None:
     await Coordinator(home, kind, found, fences).run()
 
 

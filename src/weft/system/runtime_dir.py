@@ -283,7 +283,7 @@ def _lost(root: Path) -> Identity | None:
 
 def _is_orphaned(run: str) -> bool:
     """Whether a shepherd lives that works in a removed home. One whose home was moved works in the moved one."""
-    from weft.node.census import marks_of
+    from weft.node.fence.ownership import marks_of
     from weft.system.processes import everybody
 
     marked = (each.pid for each in everybody() if any(mark.startswith(f"{run}/") for mark in marks_of(each.pid)))

@@ -1,0 +1,101 @@
+"""Running an attempt, or resuming it from a pause, on the devices and in the seat of its order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from weft.node.attempt import preempt
+from weft.node.attempt.attempt import Attempt
+from weft.node.attempt.order import AttemptState, Wanted
+from weft.node.attempt.preempt import pause_at
+from weft.node.attempt.records import AttemptRecord
+from weft.node.devices import sched_idle
+from weft.node.fence.ownership import KnownProcesses
+from weft.node.handles.children import in_thread
+from weft.node.handles.shepherd_handle import ShepherdStates
+from weft.node.sharing import node_lanes
+from weft.node.task.handle import attach
+from weft.runtime.failing import reach
+from weft.runtime.layout import Depth
+
+
+async def continue_running(attempt: Attempt, sights: ShepherdStates) -> None:
+    """It runs, and should: on the devices and in the seat of its order. A pause that was asked for and has not come
+    about is taken back."""
+    if attempt.is_answered:
+        _take_back_pause(attempt)
+        return
+    order, before, after = attempt.order, attempt.record, attempt.seated
+    if node_lanes.number_of(before) != node_lanes.number_of(after):
+        await pause_at(attempt, preempt.GATE)  # who changes its lane does so between two steps
+        return
+    if attempt.wants_to_move:
+        if attempt.can_move and not await move(attempt):
+            await pause_at(attempt, preempt.GATE)  # somebody there may wait for us to leave in turn
+            return
+        if not attempt.can_move and preempt.should_leave(attempt):
+            await pause_at(attempt, *preempt.LEAVE)
+            return
+    if not order.seat.is_throttled:
+        attempt.ground.guard.release(attempt)  # before it is noted that nobody has to
+        await sched_idle.caught_up()
+    attempt.note(after)
+    attempt.answered = (order.generation, Wanted.RUN)
+    attempt.ground.company.holding.let_go(before.key, but_for=after.devices)
+    _take_back_pause(attempt)
+    if attempt.pause or attempt.record.devices != before.devices or attempt.wants_to_move:
+        attempt.say_resumed()
+    attempt.pause = None
+    attempt.ground.company.wake_comers()
+
+
+def _take_back_pause(attempt: Attempt) -> None:
+    """Who is held back for others, or compared, may be told to stand still now and then."""
+    task = attempt.attached()
+    if task.wanted != Depth.RUN and not attempt.is_throttled and not attempt.is_compared:
+        task.resume()
+
+
+async def resume(attempt: Attempt, sights: ShepherdStates) -> None:
+    order = attempt.order
+    if attempt.wants_to_move and not attempt.can_move and preempt.should_leave(attempt):
+        await pause_at(attempt, *preempt.LEAVE)
+        return
+    after = attempt.seated
+    is_there = await move(attempt) if attempt.can_move else attempt.ground.company.take(attempt, after.devices)
+    if not is_there:
+        return
+    if not order.seat.is_throttled:
+        attempt.ground.guard.release(attempt)
+    attempt.note(after)
+    reach("coordinator-resuming")
+    await in_thread(_go_on, attempt.pages, attempt.known, after)
+    reach("coordinator-resumed")
+    attempt.state, attempt.pause, attempt.held_bytes = AttemptState.RUNNING, None, 0
+    attempt.answered = (attempt.record.generation, Wanted.RUN)
+    attempt.say_resumed()
+    attempt.wake()
+
+
+def _go_on(pages: Sequence[Path], known: KnownProcesses, record: AttemptRecord) -> None:
+    with attach(*pages) as task:
+        task.known = known
+        task.set_lane_order(record.seat.base, record.seat.weight)
+        task.set_lane(node_lanes.number_of(record))
+        task.resume()
+
+
+async def move(attempt: Attempt) -> bool:
+    """Bind it to the devices of its order, while it runs or pauses; False if somebody there has to leave first.
+
+    Before this is noted: who comes after a coordinator that is killed in between is ordered to move it, and does so.
+    """
+    ground, order = attempt.ground, attempt.order
+    if not ground.company.take(attempt, order.devices):
+        return False
+    there = replace(attempt.record, devices=order.devices)
+    for task in attempt.tasks if attempt.wants_to_move else ():
+        await in_thread(ground.kind.move, task.pid, ground.some(there.devices_of(task.rank)))
+    return True
