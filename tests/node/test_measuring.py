@@ -53,14 +53,16 @@ def test_it_is_told_again_if_the_rate_of_the_last_minute_has_moved(rate_hz: floa
     assert rate is not None
     assert rate.rate_hz == pytest.approx(rate_hz, rel=0.02)
     assert later.has_moved(rate.rate_hz) is is_told
-    assert later.after(rate.rate_hz, CoreTime(70, 0.0)).told_hz == (pytest.approx(rate_hz, rel=0.02) if is_told else 20)
+    assert later.after(rate.rate_hz, CoreTime(70, 0.0)).reported_hz == (
+        pytest.approx(rate_hz, rel=0.02) if is_told else 20
+    )
 
 
 @pytest.mark.parametrize("change", [{"neighbours": frozenset({"2"})}, {"duty": 50}, {"is_held_back": True}])
 def test_any_change_begins_a_new_stretch_that_is_told_anew(change: dict[str, object]) -> None:
     stretch = watched(RateStretch(), 0, 10, rate_hz=20)
     changed = watched(stretch.after(20, CoreTime(10, 0.0)), 11, 11, rate_hz=20, step=220, **change)
-    assert (changed.used, changed.told_hz, changed.due(11)) == (None, None, None)
+    assert (changed.used, changed.reported_hz, changed.due(11)) == (None, None, None)
 
 
 def test_of_a_guest_that_rests_is_told_what_it_makes_with_its_rests() -> None:
@@ -98,10 +100,10 @@ def test_what_was_measured_under_a_lease_is_told_of_that_lease(monkeypatch: pyte
     rank = SimpleNamespace(look=lambda: SimpleNamespace(words=words, step=words[layout.STEP]))
     task = SimpleNamespace(ranks=[rank], roots=set(), duty=100)
     kind = SimpleNamespace(utilisation=lambda *_: 0.5, held_bytes=lambda *_: 0)
-    ground = SimpleNamespace(company=SimpleNamespace(neighbours=lambda _: []), kind=kind, some=list)
+    context = SimpleNamespace(node_attempts=SimpleNamespace(neighbours=lambda _: []), kind=kind, some=list)
     record = SimpleNamespace(key=("1", 1), job="1", attempt=1, generation=1, devices=(0,))
     attempt: Any = SimpleNamespace(
-        record=record, ground=ground, attached=lambda: task, is_settled=True, is_over=False, is_throttled=False
+        record=record, context=context, attached=lambda: task, is_settled=True, is_over=False, is_throttled=False
     )
     attempt.is_gated, attempt.is_compared, attempt.pace = False, False, Pace()
     measuring, told = RateReports(), []

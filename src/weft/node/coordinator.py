@@ -21,12 +21,12 @@ from typing import Any
 from weft.core.errors import WeftError
 from weft.home import Home
 from weft.jsonlines import Message
-from weft.node.attempt import records
+from weft.node.attempt.adoption import Adoption
 from weft.node.attempt.attempt import Attempt
 from weft.node.attempt.context import Graces, NodeContext, contained
 from weft.node.attempt.machine import run_attempt
 from weft.node.attempt.order import AttemptOrder, AttemptState, Seat, Wanted, checked_launch
-from weft.node.attempt.records import AttemptRecord, DamagedRecordError
+from weft.node.attempt.records import AttemptRecord
 from weft.node.devices import discovery
 from weft.node.devices.device import Device, DeviceKind
 from weft.node.devices.nvml import load_nvml
@@ -67,7 +67,6 @@ PROTOCOL = 1
 TICK_S = 1.0
 DEVICES_TICKS = 5
 LOCK_WAIT_S = 3.0
-UNKNOWN_S = 5.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
 SEEN = (
@@ -81,13 +80,10 @@ log = logging.getLogger(__name__)
 
 class Coordinator:
     def __init__(self, home: Home, kind: DeviceKind, found: Sequence[Device], fences: Fences) -> None:
-        self._company = NodeAttempts()
-        self._attempts = self._company.attempts
-        self._guard = ThrottledGuests(self._company)
-        self._measuring = RateReports()
-        self._unadopted: set[Key] = set()
-        self._damaged: dict[Key, str] = {}
-        """Attempts whose record cannot be read, and why; they are lost as soon as somebody asks for them."""
+        self._node_attempts = NodeAttempts()
+        self._attempts = self._node_attempts.attempts
+        self._throttled_guests = ThrottledGuests(self._node_attempts)
+        self._rate_reports = RateReports()
         self._lives: set[asyncio.Task[None]] = set()
         self._generations: dict[str, int] = {}
         self._named: set[Key] = set()
@@ -95,18 +91,19 @@ class Coordinator:
         self._supervisor = Supervisor()
         self._reaper = Reaper(self._child_ended)
         self._is_leaving = asyncio.Event()
-        self._ground = NodeContext(
+        self._context = NodeContext(
             home=home,
             run=home.run,
             boot_id=BOOT_ID.read_text().strip(),
             kind=kind,
             devices={device.index: device for device in found},
             report=self._report,
-            company=self._company,
-            guard=self._guard,
+            node_attempts=self._node_attempts,
+            throttled_guests=self._throttled_guests,
             strays=Strays(home, self._tasks),
             fences=fences,
         )
+        self._adoption = Adoption(self._context, self._begin)
 
     async def run(self) -> None:
         """Until told to leave. All jobs stay as they are then."""
@@ -114,58 +111,17 @@ class Coordinator:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._is_leaving.set)
         self._reaper.begin()
-        records.remove_leftovers(self._ground.home)
-        on_disk = records.attempts_on_disk(self._ground.home)
-        for job, attempt in on_disk:
-            try:
-                self._adopt(job, attempt)
-            except Exception as error:  # noqa: BLE001 - a full disk, say; it is taken up when it is ordered
-                log.warning("job %s, attempt %d cannot be adopted yet: %r", job, attempt, error)
-                self._unadopted.add((job, attempt))
-        await self._end_unknown(on_disk)
+        await self._adoption.adopt_all()
         lasting = {"link": self._link.run, "tick": self._tick, "guests": self._watch_guests}
         kept = [self._supervisor.start(name, work) for name, work in lasting.items()]
         await self._is_leaving.wait()
         for task in kept:
             task.cancel()
-        self._guard.comparisons.close()  # whoever stands for a comparison is to compute, whoever looks after it next
-        self._ground.fences.remove()
+        self._throttled_guests.comparisons.close()  # gated jobs are to compute without us
+        self._context.fences.remove()
 
     def _tasks(self) -> list[ShepherdHandle]:
-        return [task for attempt in self._company for task in attempt.tasks]
-
-    async def _end_unknown(self, known: Sequence[tuple[str, int]]) -> None:
-        """What lives of attempts of which no record tells any more. One that cannot be killed is not waited for."""
-        ground = self._ground
-        ending = [in_thread(end_leftover_cgroups, ground.fences.left_over(known))]
-        ending += [in_thread(ground.strays.end)] if ground.strays.find() else []
-        await asyncio.wait(ending, timeout=UNKNOWN_S)
-
-    def _adopt(self, job: str, number: int) -> None:
-        home = self._ground.home
-        try:
-            record = records.read_record(home, job, number)
-        except DamagedRecordError as error:
-            self._damaged[job, number] = error.message
-            log.warning("job %s, attempt %d is lost: %s", job, number, error.message)
-            self._unadopted.discard((job, number))
-            return
-        if record is None:
-            records.remove(home, job, number)
-        else:
-            self._take_up(record)
-        self._unadopted.discard((job, number))
-
-    def _take_up(self, record: AttemptRecord) -> None:
-        job, number = record.key
-        attempt = Attempt(
-            self._ground, record, AttemptOrder(Wanted.NOTHING, record.generation, record.devices, record.seat)
-        )
-        if attempt.adopt():
-            log.info("job %s, attempt %d: adopted, %s", job, number, attempt.state.value)
-            self._begin(attempt)
-        else:
-            attempt.forget()
+        return [task for attempt in self._node_attempts for task in attempt.tasks]
 
     def _begin(self, attempt: Attempt) -> None:
         self._attempts[attempt.record.key] = attempt
@@ -188,7 +144,7 @@ class Coordinator:
             "type": "hello",
             "protocol": PROTOCOL,
             "node": socket.gethostname(),
-            "boot_id": self._ground.boot_id,
+            "boot_id": self._context.boot_id,
             "pid": os.getpid(),
             "devices": self._devices(),
             "cpus": len(os.sched_getaffinity(0)),
@@ -199,25 +155,25 @@ class Coordinator:
             ]
             + [
                 {"job": job, "attempt": number, "generation": 0, "state": AttemptState.LAUNCHING.value}
-                | ({"ended": True} if (job, number) in self._damaged else {})
-                for job, number in self._unadopted | self._damaged.keys()
+                | ({"ended": True} if (job, number) in self._adoption.damaged else {})
+                for job, number in self._adoption.unadopted | self._adoption.damaged.keys()
             ],
         }
 
     def _devices(self) -> list[dict[str, Any]]:
-        return [device.to_json() for device in self._ground.devices.values()]
+        return [device.to_json() for device in self._context.devices.values()]
 
     def _receive(self, message: Message) -> None:
         match message["type"]:
             case "run" | "pause" | "stop":
                 self._order(message)
             case "synced":
-                self._ground.graces = Graces(float(message["stop_grace_s"]), float(message["pause_grace_s"]))
+                self._context.graces = Graces(float(message["stop_grace_s"]), float(message["pause_grace_s"]))
                 for key in set(self._attempts) - self._named:
                     log.info("job %s, attempt %d: nobody knows of it; it is ended", *key)
                     self._fence(self._attempts[key])
-                for key in self._damaged.keys() - self._named:
-                    self._spawn(self._fence_damaged(key))
+                for key in self._adoption.damaged.keys() - self._named:
+                    self._spawn(self._adoption.fence_damaged(key))
             case "ack":
                 self._acknowledged(int(message["serial"]))
             case "leave":
@@ -231,28 +187,28 @@ class Coordinator:
             devices=tuple(message.get("devices", ())),
             seat=Seat.from_json(message.get("seat")),
             needs_bytes=message.get("needs_bytes"),
-            comers=frozenset(message.get("comers") or ()),
+            incoming=frozenset(message.get("comers") or ()),
         )
         self._named.add(key)
         if order.generation < self._generations.get(job, 0):
             return
         self._generations[job] = order.generation
         reach("coordinator-ordered")
-        if key not in self._attempts and key not in self._damaged and self._has_record(key):
-            self._adopt(*key)
+        if key not in self._attempts and key not in self._adoption.damaged and self._adoption.has_record(key):
+            self._adoption.adopt(*key)
         if key in self._attempts:
             self._take(self._attempts[key], order)
-        elif key in self._damaged:
-            self._spawn(self._lose_damaged(key, order.generation))
+        elif key in self._adoption.damaged:
+            self._spawn(self._adoption.lose_damaged(key, order.generation))
         elif order.wanted is Wanted.RUN:
-            asked, fences = checked_launch(message["launch"]), self._ground.fences
+            asked, fences = checked_launch(message["launch"]), self._context.fences
             record = AttemptRecord(
-                *(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked),
+                *(job, number, order.generation, order.devices, self._context.boot_id, 0, asked),
                 cgroups=fences.folder,
                 needs_cgroup=fences.is_required,
             )
             self._fence_older(job, number)
-            self._begin(Attempt(self._ground, record, order))
+            self._begin(Attempt(self._context, record, order))
         else:
             about = {"job": job, "attempt": number, "generation": order.generation}
             self._report({**about, "what": "lost", "message": "nothing of it is on this node", "never": True})
@@ -261,12 +217,6 @@ class Coordinator:
         task = asyncio.create_task(work)
         self._lives.add(task)
         task.add_done_callback(self._lives.discard)
-
-    def _has_record(self, key: Key) -> bool:
-        try:
-            return records.read_record(self._ground.home, *key) is not None
-        except DamagedRecordError:
-            return True
 
     def _refuse(self, message: Message, why: str) -> None:
         """An order that cannot be followed fails its job: the daemon would send the same one again."""
@@ -279,7 +229,7 @@ class Coordinator:
     def _take(self, attempt: Attempt, order: AttemptOrder) -> None:
         if order != attempt.order:
             attempt.take(order)
-            self._company.wake_comers()  # it may be welcome where it is
+            self._node_attempts.wake_incoming()  # it may be welcome where it is
             with contained("its place in its lane is not said", attempt):
                 attempt.set_lane_order()
         else:
@@ -303,24 +253,8 @@ class Coordinator:
         attempt = self._attempts.get(key)
         if attempt is not None:
             self._forget(attempt)
-        elif key in self._damaged:
-            self._forget_damaged(key)
-
-    async def _lose_damaged(self, key: Key, generation: int) -> None:
-        """Say that it is lost, once nothing of it lives."""
-        await in_thread(process_tree.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
-        if why := self._damaged.get(key):
-            about = {"job": key[0], "attempt": key[1], "generation": generation}
-            self._report({**about, "what": "lost", "message": why})
-
-    async def _fence_damaged(self, key: Key) -> None:
-        await in_thread(process_tree.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
-        self._forget_damaged(key)
-
-    def _forget_damaged(self, key: Key) -> None:
-        self._damaged.pop(key, None)
-        with contained("records stay"):
-            records.remove(self._ground.home, *key)
+        elif key in self._adoption.damaged:
+            self._adoption.forget_damaged(key)
 
     def _child_ended(self, pid: int, exit_code: int) -> None:
         for attempt in self._attempts.values():
@@ -341,20 +275,20 @@ class Coordinator:
         attempt.forget()
         if attempt.record.lane:
             self._remove_lanes()
-        self._company.wake_all()
+        self._node_attempts.wake_all()
 
     async def _watch_guests(self) -> None:
         while True:
-            await asyncio.sleep(self._guard.rest_s)
+            await asyncio.sleep(self._throttled_guests.rest_s)
             with contained("guests are not held back"):
-                self._guard.glance(asyncio.get_running_loop().time())
+                self._throttled_guests.glance(asyncio.get_running_loop().time())
 
     async def _tick(self) -> None:
         for count in itertools.count():
             await asyncio.sleep(TICK_S)
             with contained("ends of processes are not noted"):
                 self._reaper.reap()  # what could not be recorded before
-            for attempt in self._company:
+            for attempt in self._node_attempts:
                 with contained("its shepherd is not woken", attempt):
                     for task in attempt.tasks:
                         task.wake_shepherd()
@@ -370,27 +304,24 @@ class Coordinator:
                     await self._look_at_devices()
 
     async def _measure(self) -> None:
-        for attempt in self._company:
+        for attempt in self._node_attempts:
             if attempt.is_settled:
                 with contained("its place in its lane is not said", attempt):
                     attempt.set_lane_order()
-        compared = self._guard.comparisons.taken()
-        for told in await self._measuring.look(self._company, asyncio.get_running_loop().time(), compared):
+        compared = self._throttled_guests.comparisons.taken()
+        for told in await self._rate_reports.look(self._node_attempts, asyncio.get_running_loop().time(), compared):
             self._link.send(told)
 
     def _remove_lanes(self) -> None:
         """Of which nobody is a member any more. Who is not adopted yet may be."""
-        if not self._unadopted:
-            node_lanes.remove_unused(self._ground.run, self._company.lane_pages(self._ground.run))
+        if not self._adoption.unadopted:
+            node_lanes.remove_unused(self._context.run, self._node_attempts.lane_pages(self._context.run))
 
     def _tidy(self) -> None:
         """Nothing is to stay in memory of which nobody knows any more; who has records but no attempt is taken up."""
-        for job, attempt in records.remove_leftovers(self._ground.home) - self._attempts.keys():
-            if (job, attempt) not in self._damaged:
-                with contained(f"job {job}, attempt {attempt} is not adopted"):
-                    self._adopt(job, attempt)
+        self._adoption.adopt_further(self._attempts)
         self._remove_lanes()
-        if left_over := self._ground.fences.left_over({*self._attempts, *self._unadopted}):
+        if left_over := self._context.fences.left_over({*self._attempts, *self._adoption.unadopted}):
             in_thread(end_leftover_cgroups, left_over)
 
     def _progress(self) -> dict[str, dict[str, Any]]:
@@ -409,23 +340,23 @@ class Coordinator:
         return found
 
     def _needs(self, attempt: Attempt) -> dict[str, Any]:
-        return {"generation": attempt.record.generation, "needs_bytes": self._measuring.needs_bytes(attempt)}
+        return {"generation": attempt.record.generation, "needs_bytes": self._rate_reports.needs_bytes(attempt)}
 
     async def _look_at_devices(self) -> None:
-        ground = self._ground
+        context = self._context
         trees = []
-        for attempt in self._company:
+        for attempt in self._node_attempts:
             with contained("its processes are not known", attempt):
                 trees.append(attempt.tree())
 
         def ours() -> set[int]:
             return {each.pid for tree in trees for each in process_tree.members(tree)}
 
-        found = await in_thread(ground.kind.looked_at, list(ground.devices.values()), ours)
-        if found != list(ground.devices.values()):
-            ground.devices = {device.index: device for device in found}
+        found = await in_thread(context.kind.looked_at, list(context.devices.values()), ours)
+        if found != list(context.devices.values()):
+            context.devices = {device.index: device for device in found}
             self._link.send({"type": "devices", "devices": self._devices()})
-            self._company.wake_all()
+            self._node_attempts.wake_all()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

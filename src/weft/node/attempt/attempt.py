@@ -40,19 +40,19 @@ log = logging.getLogger(__name__)
 
 
 class Attempt:
-    def __init__(self, ground: NodeContext, record: AttemptRecord, order: AttemptOrder) -> None:
-        self.ground = ground
+    def __init__(self, context: NodeContext, record: AttemptRecord, order: AttemptOrder) -> None:
+        self.context = context
         self.record = record
         self.order = order
         self.state = AttemptState.WAITING
         self.tasks = [
-            ShepherdHandle(ground.home, ground.run, ground.boot_id, record, rank, self.wake)
+            ShepherdHandle(context.home, context.run, context.boot_id, record, rank, self.wake)
             for rank in range(record.tasks)
         ]
         self.pause: Pause | None = None
-        self.comers: frozenset[str] = frozenset()  # for whom it has made room in its last pause
+        self.incoming: frozenset[str] = frozenset()  # for whom it has made room in its last pause
         self.held_bytes = 0  # of its devices' memory, while it pauses
-        self.halting: asyncio.Future[tuple[Pause, int]] | None = None
+        self.pausing: asyncio.Future[tuple[Pause, int]] | None = None
         self.failures = 0
         self.superseded = 0
         self.is_leaving = False  # to be launched elsewhere
@@ -92,7 +92,7 @@ class Attempt:
         return self.state is AttemptState.RUNNING and self.order.wanted is Wanted.RUN and self.is_answered
 
     @property
-    def is_coming(self) -> bool:
+    def is_incoming(self) -> bool:
         return self.order.wanted is Wanted.RUN and self.state in (AttemptState.WAITING, AttemptState.PAUSED)
 
     @property
@@ -114,7 +114,7 @@ class Attempt:
     @property
     def can_move(self) -> bool:
         """Whether it can go on on other devices."""
-        return self.ground.kind.can_move
+        return self.context.kind.can_move
 
     @property
     def wants_to_move(self) -> bool:
@@ -124,9 +124,9 @@ class Attempt:
     def seated(self) -> AttemptRecord:
         """As it is once its order is carried out, as far as it can be."""
         devices = self.order.devices if self.can_move and self.wants_to_move else self.record.devices
-        return node_lanes.record_in_seat(self.record, self.order, devices, self.ground.kind)
+        return node_lanes.record_in_seat(self.record, self.order, devices, self.context.kind)
 
-    def is_welcome(self, device: int, *, beside_guest: bool) -> bool:
+    def admits(self, device: int, *, beside_guest: bool) -> bool:
         """Whether whoever comes to a device need not wait until it has left: it was ordered to run there, and of the
         two at most one holds the device. Who is there because it cannot move is put up with.
         """
@@ -166,23 +166,23 @@ class Attempt:
             if all(were_barred):
                 process_tree.end_tree(self.tree())  # shepherds on their way
                 return False
-        sights = [task.look() for task in self.tasks]
-        self.has_ended_unseen = ShepherdState.LOST in sights or all(sight in OVER for sight in sights)
+        shepherd_states = [task.look() for task in self.tasks]
+        self.has_ended_unseen = ShepherdState.LOST in shepherd_states or all(state in OVER for state in shepherd_states)
         self.state, self.is_adopted = AttemptState.LAUNCHING, True
         try:
             self._find_state()
         except WeftError as error:
             self.give_up(error)
         if self.state is not AttemptState.PAUSED:
-            self.ground.company.holding.keep(self.record.key, self.record.devices)
+            self.context.node_attempts.occupancy.keep(self.record.key, self.record.devices)
         if self.state is AttemptState.RUNNING and not self.has_ended_unseen:
             self.say_started()
         return True
 
     def _find_state(self) -> None:
-        if self.record.boot_id == self.ground.boot_id:
+        if self.record.boot_id == self.context.boot_id:
             for task in self.tasks:
-                task.open_page(self.record, self.ground.kind)
+                task.open_page(self.record, self.context.kind)
             if all(task.is_started for task in self.tasks):
                 self.state = self._state_by_page()
                 self.was_throttled = self.record.seat.is_throttled
@@ -190,7 +190,7 @@ class Attempt:
                     self.set_own_limit()
         if self.state is AttemptState.PAUSED:
             family = processes.family(self.attached().roots)
-            self.held_bytes = self.ground.kind.held_bytes(family, self.ground.some(self.record.devices))
+            self.held_bytes = self.context.kind.held_bytes(family, self.context.some(self.record.devices))
 
     def _state_by_page(self) -> AttemptState:
         task = self.attached()
@@ -226,12 +226,12 @@ class Attempt:
     def note(self, record: AttemptRecord) -> None:
         """Keep what a coordinator that comes after us has to know."""
         if record != self.record:
-            records.write_record(self.ground.home, record)
+            records.write_record(self.context.home, record)
             self.record = record
 
     def say(self, what: str, generation: int, **body: Any) -> None:
         job, attempt = self.record.key
-        self.ground.report({"job": job, "attempt": attempt, "generation": generation, "what": what, **body})
+        self.context.report({"job": job, "attempt": attempt, "generation": generation, "what": what, **body})
 
     def say_started(self) -> None:
         pids = [task.named_pid for task in self.tasks]
@@ -246,14 +246,14 @@ class Attempt:
     @property
     def own_limit_bytes(self) -> int:
         """Of its device memory, as its order says, whatever others need; 0: none."""
-        return limits_of(self.record, self.ground.kind).device_bytes
+        return limits_of(self.record, self.context.kind).device_bytes
 
     def set_own_limit(self) -> None:
         self.attached().set_limit(self.own_limit_bytes)
 
     def set_lane_order(self) -> None:
         """Its place among those who wait for a turn is as was last ordered."""
-        path = node_lanes.page_of(self.ground.run, self.record)
+        path = node_lanes.page_of(self.context.run, self.record)
         if path and self.order.wanted is Wanted.RUN:
             task = self.attached()
             task.set_lane_order(self.order.seat.base, self.order.seat.weight)
@@ -262,8 +262,8 @@ class Attempt:
     def leave_devices(self) -> None:
         """Nobody is held back for it any more, nor it for others, and its devices are free."""
         with suppress(WeftError):  # its page cannot be read
-            self.ground.guard.release(self)
-        self.ground.company.holding.let_go(self.record.key)
+            self.context.throttled_guests.release(self)
+        self.context.node_attempts.occupancy.let_go(self.record.key)
 
     async def end(self) -> None:
         """All tasks are over; make sure of everything they started, and say how it ended.
@@ -271,7 +271,7 @@ class Attempt:
         A shepherd that ended as it should has made sure itself. That there is a status does not say so.
         """
         is_told = all(task.is_seen_through for task in self.tasks)
-        has_processes = any(task.has_processes for task in self.tasks) or bool(self.ground.strays.pids())
+        has_processes = any(task.has_processes for task in self.tasks) or bool(self.context.strays.pids())
         if self.is_adopted or not is_told or has_processes:
             await self._end_processes()
         for task in self.tasks:
@@ -291,7 +291,7 @@ class Attempt:
     def _explained(self, task: ShepherdHandle) -> TaskExit | None:
         if task.status is None:
             return None
-        process_bytes = limits_of(self.record, self.ground.kind).process_bytes
+        process_bytes = limits_of(self.record, self.context.kind).process_bytes
         return explained(task.status, self.record, process_bytes, task.outputs)
 
     def end_unstarted(self) -> None:
@@ -305,7 +305,7 @@ class Attempt:
     def _conclude(self, how: AttemptEnding) -> None:
         self.state = AttemptState.ENDED
         self.leave_devices()
-        saved = last_saved_step(str(self.ground.home.checkpoints(self.record.job)))
+        saved = last_saved_step(str(self.context.home.checkpoints(self.record.job)))
         body = {**how.body, "checkpoint_step": saved} if saved and how.what in ("ended", "lost") else how.body
         unseen = {"unseen": True} if self.has_ended_unseen else {}
         self.say(how.what, self.order.generation, **body, **unseen, progress=self._last_progress())
@@ -335,7 +335,7 @@ class Attempt:
     async def _end_processes(self) -> None:
         """Among strays may be processes of this attempt."""
         await in_thread(process_tree.end_tree, self.tree())
-        await in_thread(self.ground.strays.end)
+        await in_thread(self.context.strays.end)
 
     def forget(self) -> None:
         """Remove all that is kept of it, but for what it printed. What cannot be removed is left."""
@@ -346,9 +346,9 @@ class Attempt:
             with suppress(OSError):
                 task.forget()
         with suppress(OSError):  # something was saved there
-            self.ground.home.checkpoints(self.record.job).rmdir()
+            self.context.home.checkpoints(self.record.job).rmdir()
         try:
-            records.remove(self.ground.home, *self.record.key)
+            records.remove(self.context.home, *self.record.key)
         except OSError as error:
             log.warning("the records of job %s, attempt %d cannot be removed: %s", *self.record.key, error)
 
@@ -386,5 +386,5 @@ class Attempt:
             "can_checkpoint": bool(ranks) and all(rank.can_checkpoint for rank in ranks),
             "can_swap": bool(ranks) and all(rank.can_swap for rank in ranks),
             "duty": 0 if self.is_gated else task.duty,
-            "neighbours": self.ground.company.neighbours(self),
+            "neighbours": self.context.node_attempts.neighbours(self),
         }

@@ -43,8 +43,8 @@ class NodeContext:
     kind: DeviceKind
     devices: dict[int, Device]
     report: Callable[[dict[str, Any]], None]
-    company: NodeAttempts
-    guard: ThrottledGuests
+    node_attempts: NodeAttempts
+    throttled_guests: ThrottledGuests
     strays: Strays
     fences: Fences
     graces: Graces = field(default_factory=Graces)

@@ -131,15 +131,15 @@ def _tail(path: Path) -> bytes:
         os.close(fd)
 
 
-async def begin_stop(attempt: Attempt, sights: ShepherdStates) -> None:
-    await stop(attempt, attempt.ground.graces.stop_grace_s)
+async def begin_stop(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
+    await stop(attempt, attempt.context.graces.stop_grace_s)
 
 
 async def stop(attempt: Attempt, grace_s: float) -> None:
     """Ask all its processes to end; one that pauses goes on, to be able to. Later they are killed."""
     attempt.state, attempt.kill_at_s = AttemptState.STOPPING, attempt.now_s + grace_s
     with suppress(WeftError):
-        attempt.ground.guard.release(attempt)
+        attempt.context.throttled_guests.release(attempt)
     for task in attempt.tasks:
         task.bar()  # what has not begun never will
     reach("coordinator-stopping")
@@ -152,7 +152,7 @@ async def stop(attempt: Attempt, grace_s: float) -> None:
     attempt.wake()
 
 
-async def see_stop(attempt: Attempt, sights: ShepherdStates) -> None:
+async def see_stop(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     """Kill them when their time is over, and a bit later a shepherd that does not tell of it."""
     kill_at_s = (attempt.kill_at_s or 0.0) + attempt.kills * MERCY_S
     if attempt.now_s < kill_at_s:
@@ -165,5 +165,5 @@ async def see_stop(attempt: Attempt, sights: ShepherdStates) -> None:
     attempt.killing.add_done_callback(lambda _: attempt.wake())
 
 
-async def end_unstarted(attempt: Attempt, sights: ShepherdStates) -> None:
+async def end_unstarted(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     attempt.end_unstarted()

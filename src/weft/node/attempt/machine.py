@@ -59,21 +59,21 @@ async def run_attempt(attempt: Attempt) -> None:
 
 async def take_step(attempt: Attempt) -> None:
     """Look at how it stands, and do one thing."""
-    sights = [task.look() for task in attempt.tasks]
-    if attempt.state is not AttemptState.WAITING and all(sight in OVER for sight in sights):
+    shepherd_states = [task.look() for task in attempt.tasks]
+    if attempt.state is not AttemptState.WAITING and all(state in OVER for state in shepherd_states):
         await attempt.end()
     elif attempt.why_given_up:
         await attempt.be_lost()
-    elif attempt.state is not AttemptState.STOPPING and _is_broken(attempt, sights):
-        await stop(attempt, 0.0 if ShepherdState.LOST in sights else attempt.ground.graces.stop_grace_s)
+    elif attempt.state is not AttemptState.STOPPING and _is_broken(attempt, shepherd_states):
+        await stop(attempt, 0.0 if ShepherdState.LOST in shepherd_states else attempt.context.graces.stop_grace_s)
     elif action := ACTIONS.get((attempt.state, attempt.order.wanted)):
-        await action(attempt, sights)
+        await action(attempt, shepherd_states)
 
 
-def _is_broken(attempt: Attempt, sights: ShepherdStates) -> bool:
+def _is_broken(attempt: Attempt, shepherd_states: ShepherdStates) -> bool:
     """A rank of its gang has failed, or is lost: the others would wait for it for ever."""
     failed = any(task.status and task.status.exit_code and not _has_left(task) for task in attempt.tasks)
-    return failed or ShepherdState.LOST in sights or ShepherdState.BARRED in sights
+    return failed or ShepherdState.LOST in shepherd_states or ShepherdState.BARRED in shepherd_states
 
 
 def _has_left(task: ShepherdHandle) -> bool:
@@ -82,43 +82,43 @@ def _has_left(task: ShepherdHandle) -> bool:
     return is_so_by_code and step_of_leaving(task.page_path) is not None
 
 
-async def launch(attempt: Attempt, sights: ShepherdStates) -> None:
+async def launch(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     """On devices where all others may stay beside it, and not beside an earlier attempt."""
-    ground, order, record = attempt.ground, attempt.order, attempt.record
+    context, order, record = attempt.context, attempt.order, attempt.record
     if descriptors.are_scarce():  # those that run need what is left
         raise OSError(errno.EMFILE, "too many files are open to start another job (ulimit -n)")
-    if ground.company.has_older(*record.key) or ground.is_blocked(order.devices):
+    if context.node_attempts.has_older(*record.key) or context.is_blocked(order.devices):
         return
-    if not ground.company.take(attempt, order.devices):
+    if not context.node_attempts.take(attempt, order.devices):
         return
     port = free_port() if record.tasks > 1 else 0
-    ground.home.checkpoints(record.job).mkdir(parents=True, exist_ok=True, mode=0o700)
-    for cgroup in ground.fences.of_job(record.job):  # of attempts of which somebody removed the records
+    context.home.checkpoints(record.job).mkdir(parents=True, exist_ok=True, mode=0o700)
+    for cgroup in context.fences.of_job(record.job):  # of attempts of which somebody removed the records
         await in_thread(process_tree.end_tree, Tree(cgroups=frozenset({cgroup})))
         cgroups.remove(cgroup)
     for task in attempt.tasks:
         if os.path.lexists(task.page_path):  # of an attempt of the same name, before somebody removed the home folder
             await in_thread(process_tree.end_tree, task.tree())
             task.forget()
-    attempt.record = replace(node_lanes.record_in_seat(record, order, order.devices, ground.kind), master_port=port)
-    records.write_record(ground.home, attempt.record)
+    attempt.record = replace(node_lanes.record_in_seat(record, order, order.devices, context.kind), master_port=port)
+    records.write_record(context.home, attempt.record)
     reach("coordinator-record-written")
     attempt.state, attempt.look_s = AttemptState.LAUNCHING, LOOK_S[0]
     attempt.wake()
 
 
-async def help_launch(attempt: Attempt, sights: ShepherdStates) -> None:
+async def help_launch(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     """Start the shepherds that are missing, until every command runs."""
-    ground, record = attempt.ground, attempt.record
-    for task, sight in zip(attempt.tasks, sights, strict=True):
-        if sight is ShepherdState.ABSENT and task.can_spawn:
-            task.launch(ground.home, record, ground.kind, ground.some(record.devices_of(task.rank)))
-        elif sight is ShepherdState.ABSENT and task.give_up():
+    context, record = attempt.context, attempt.record
+    for task, shepherd_state in zip(attempt.tasks, shepherd_states, strict=True):
+        if shepherd_state is ShepherdState.ABSENT and task.can_spawn:
+            task.launch(context.home, record, context.kind, context.some(record.devices_of(task.rank)))
+        elif shepherd_state is ShepherdState.ABSENT and task.give_up():
             attempt.wake()
-    await see_launch(attempt, sights)
+    await see_launch(attempt, shepherd_states)
 
 
-async def see_launch(attempt: Attempt, sights: ShepherdStates) -> None:
+async def see_launch(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     if all(task.is_started for task in attempt.tasks):
         attempt.state = AttemptState.RUNNING
         attempt.answered = (attempt.record.generation, Wanted.RUN)
@@ -129,17 +129,17 @@ async def see_launch(attempt: Attempt, sights: ShepherdStates) -> None:
         attempt.look_s = min(max(LOOK_S[0], 1.5 * attempt.look_s), LOOK_S[1])
 
 
-async def stop_launch(attempt: Attempt, sights: ShepherdStates) -> None:
+async def stop_launch(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     """What has not begun never will; what has begun is stopped as soon as it runs, or killed if it does not."""
-    for task, sight in zip(attempt.tasks, sights, strict=True):
-        if sight is ShepherdState.ABSENT and task.bar():
+    for task, shepherd_state in zip(attempt.tasks, shepherd_states, strict=True):
+        if shepherd_state is ShepherdState.ABSENT and task.bar():
             attempt.wake()
     if attempt.kill_at_s is None:
-        attempt.kill_at_s = attempt.now_s + attempt.ground.graces.stop_grace_s
+        attempt.kill_at_s = attempt.now_s + attempt.context.graces.stop_grace_s
     if attempt.now_s >= attempt.kill_at_s:
         await stop(attempt, 0.0)
     else:
-        await see_launch(attempt, sights)
+        await see_launch(attempt, shepherd_states)
 
 
 ACTIONS: dict[tuple[AttemptState, Wanted], Action] = {

@@ -66,7 +66,7 @@ class AttemptOrder:
     seat: Seat = HOLDER
     needs_bytes: int | None = None
     """What those who come need."""
-    comers: frozenset[str] = frozenset()
+    incoming: frozenset[str] = frozenset()
     """Their ids. What they hold already while they pause is part of what they need."""
 
 

@@ -108,7 +108,7 @@ class PauseRequest:
     """What to try, one after the other; without any, what makes room for whoever comes."""
 
 
-def halt(wanted: PauseRequest, kind: DeviceKind, is_wanted: Callable[[], bool]) -> tuple[Pause, int]:
+def pause_tasks(wanted: PauseRequest, kind: DeviceKind, is_wanted: Callable[[], bool]) -> tuple[Pause, int]:
     """How the pause came out, and what the attempt holds of its devices' memory while it pauses."""
     with attach(*wanted.pages) as task:
         task.known = wanted.known
@@ -172,49 +172,49 @@ def _paused(task: Task, depths: Sequence[str], grace_s: float, is_wanted: Callab
     return task.pause(depths[-1], grace_s=max(LEAST_GRACE_S, deadline - monotonic()))
 
 
-async def begin_pause(attempt: Attempt, sights: ShepherdStates) -> None:
+async def begin_pause(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     attempt.note(replace(attempt.record, generation=attempt.order.generation))
     await pause_at(attempt)
 
 
 async def pause_at(attempt: Attempt, *depths: str) -> None:
     """As deep as makes room for those who come, or else to one of these depths."""
-    ground = attempt.ground
+    context = attempt.context
     attempt.is_leaving = depths == LEAVE
-    ground.guard.see_out(attempt, attempt.now_s)
-    wanted = _halt(attempt, *depths)
+    context.throttled_guests.release_when_paused(attempt, attempt.now_s)
+    wanted = _pause_request(attempt, *depths)
     reach("coordinator-pausing")
-    attempt.halting = in_thread(halt, wanted, ground.kind, lambda: attempt.order.wanted is not Wanted.STOP)
-    attempt.halting.add_done_callback(lambda _: attempt.wake())
+    attempt.pausing = in_thread(pause_tasks, wanted, context.kind, lambda: attempt.order.wanted is not Wanted.STOP)
+    attempt.pausing.add_done_callback(lambda _: attempt.wake())
 
 
 async def make_room(attempt: Attempt) -> None:
     """It pauses, and others have come to its devices since: go deeper where it stands, if they need the memory."""
-    attempt.halting = in_thread(deepen, _halt(attempt), attempt.ground.kind)
-    attempt.halting.add_done_callback(lambda _: attempt.wake())
+    attempt.pausing = in_thread(deepen, _pause_request(attempt), attempt.context.kind)
+    attempt.pausing.add_done_callback(lambda _: attempt.wake())
 
 
-def _halt(attempt: Attempt, *depths: str) -> PauseRequest:
-    ground, order = attempt.ground, attempt.order
-    attempt.state, attempt.comers = AttemptState.PAUSING, order.comers
+def _pause_request(attempt: Attempt, *depths: str) -> PauseRequest:
+    context, order = attempt.context, attempt.order
+    attempt.state, attempt.incoming = AttemptState.PAUSING, order.incoming
     return PauseRequest(
         pages=attempt.pages,
         known=attempt.known,
-        devices=tuple(ground.some(attempt.record.devices)),
+        devices=tuple(context.some(attempt.record.devices)),
         needs_bytes=order.needs_bytes,
-        held_by_others_bytes=ground.company.held_bytes(attempt, order.comers),
-        grace_s=ground.graces.pause_grace_s,
+        held_by_others_bytes=context.node_attempts.held_bytes(attempt, order.incoming),
+        grace_s=context.graces.pause_grace_s,
         depths=depths,
     )
 
 
-async def see_pause(attempt: Attempt, sights: ShepherdStates) -> None:
+async def see_pause(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     """Once the pause has come about, the devices are free for others."""
-    if attempt.halting is None or not attempt.halting.done():
+    if attempt.pausing is None or not attempt.pausing.done():
         return
-    halting, attempt.halting = attempt.halting, None
+    pausing, attempt.pausing = attempt.pausing, None
     try:
-        attempt.pause, attempt.held_bytes = halting.result()
+        attempt.pause, attempt.held_bytes = pausing.result()
     except (PauseRefusedError, OSError) as error:  # it has just ended, or is to be stopped
         log.info("job %s is not paused: %s", attempt.record.job, error)
         attempt.pause = None
@@ -234,20 +234,20 @@ async def see_pause(attempt: Attempt, sights: ShepherdStates) -> None:
     # Otherwise it has left, and its shepherds will tell.
 
 
-async def give_up_pause(attempt: Attempt, sights: ShepherdStates) -> None:
+async def give_up_pause(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     """It is to be stopped; then nobody waits for a boundary any more."""
-    if attempt.halting is None:
-        await begin_stop(attempt, sights)
-    elif attempt.halting.done():
-        await see_pause(attempt, sights)
+    if attempt.pausing is None:
+        await begin_stop(attempt, shepherd_states)
+    elif attempt.pausing.done():
+        await see_pause(attempt, shepherd_states)
     else:
         attempt.attached().resume()  # whoever pauses it notices that somebody else wants something else
 
 
-async def say_paused(attempt: Attempt, sights: ShepherdStates) -> None:
+async def say_paused(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     attempt.leave_devices()  # taken for a launch or a resume that failed
     if attempt.is_answered:
-        if attempt.order.comers - attempt.comers:
+        if attempt.order.incoming - attempt.incoming:
             await make_room(attempt)
         return
     pause = attempt.pause or _by_page(attempt.attached())
@@ -274,10 +274,10 @@ def _by_page(task: Task) -> Pause:
     return Pause("stopped" if task.is_stopped else "boundary", status.depth, status.step, 0.0, status.reason)
 
 
-async def say_not_started(attempt: Attempt, sights: ShepherdStates) -> None:
+async def say_not_started(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     """Its devices were wanted for others before they were free for it."""
     attempt.pause = Pause("boundary", Depth.NAMES[Depth.GATE], 0, 0.0, "it had not been started")
-    await say_paused(attempt, sights)
+    await say_paused(attempt, shepherd_states)
 
 
 def should_leave(attempt: Attempt) -> bool:

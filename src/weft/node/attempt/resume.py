@@ -21,7 +21,7 @@ from weft.runtime.failing import reach
 from weft.runtime.layout import Depth
 
 
-async def continue_running(attempt: Attempt, sights: ShepherdStates) -> None:
+async def continue_running(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     """It runs, and should: on the devices and in the seat of its order. A pause that was asked for and has not come
     about is taken back."""
     if attempt.is_answered:
@@ -39,16 +39,16 @@ async def continue_running(attempt: Attempt, sights: ShepherdStates) -> None:
             await pause_at(attempt, *preempt.LEAVE)
             return
     if not order.seat.is_throttled:
-        attempt.ground.guard.release(attempt)  # before it is noted that nobody has to
+        attempt.context.throttled_guests.release(attempt)  # before it is noted that nobody has to
         await sched_idle.caught_up()
     attempt.note(after)
     attempt.answered = (order.generation, Wanted.RUN)
-    attempt.ground.company.holding.let_go(before.key, but_for=after.devices)
+    attempt.context.node_attempts.occupancy.let_go(before.key, but_for=after.devices)
     _take_back_pause(attempt)
     if attempt.pause or attempt.record.devices != before.devices or attempt.wants_to_move:
         attempt.say_resumed()
     attempt.pause = None
-    attempt.ground.company.wake_comers()
+    attempt.context.node_attempts.wake_incoming()
 
 
 def _take_back_pause(attempt: Attempt) -> None:
@@ -58,20 +58,20 @@ def _take_back_pause(attempt: Attempt) -> None:
         task.resume()
 
 
-async def resume(attempt: Attempt, sights: ShepherdStates) -> None:
+async def resume(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     order = attempt.order
     if attempt.wants_to_move and not attempt.can_move and preempt.should_leave(attempt):
         await pause_at(attempt, *preempt.LEAVE)
         return
     after = attempt.seated
-    is_there = await move(attempt) if attempt.can_move else attempt.ground.company.take(attempt, after.devices)
+    is_there = await move(attempt) if attempt.can_move else attempt.context.node_attempts.take(attempt, after.devices)
     if not is_there:
         return
     if not order.seat.is_throttled:
-        attempt.ground.guard.release(attempt)
+        attempt.context.throttled_guests.release(attempt)
     attempt.note(after)
     reach("coordinator-resuming")
-    await in_thread(_go_on, attempt.pages, attempt.known, after)
+    await in_thread(_resume_task, attempt.pages, attempt.known, after)
     reach("coordinator-resumed")
     attempt.state, attempt.pause, attempt.held_bytes = AttemptState.RUNNING, None, 0
     attempt.answered = (attempt.record.generation, Wanted.RUN)
@@ -79,7 +79,7 @@ async def resume(attempt: Attempt, sights: ShepherdStates) -> None:
     attempt.wake()
 
 
-def _go_on(pages: Sequence[Path], known: KnownProcesses, record: AttemptRecord) -> None:
+def _resume_task(pages: Sequence[Path], known: KnownProcesses, record: AttemptRecord) -> None:
     with attach(*pages) as task:
         task.known = known
         task.set_lane_order(record.seat.base, record.seat.weight)
@@ -92,10 +92,10 @@ async def move(attempt: Attempt) -> bool:
 
     Before this is noted: who comes after a coordinator that is killed in between is ordered to move it, and does so.
     """
-    ground, order = attempt.ground, attempt.order
-    if not ground.company.take(attempt, order.devices):
+    context, order = attempt.context, attempt.order
+    if not context.node_attempts.take(attempt, order.devices):
         return False
     there = replace(attempt.record, devices=order.devices)
     for task in attempt.tasks if attempt.wants_to_move else ():
-        await in_thread(ground.kind.move, task.pid, ground.some(there.devices_of(task.rank)))
+        await in_thread(context.kind.move, task.pid, context.some(there.devices_of(task.rank)))
     return True

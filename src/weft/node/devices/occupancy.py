@@ -25,9 +25,9 @@ class Occupancy:
         self._occupants: dict[int, set[Key]] = {}
         self._on_free = on_free
 
-    def take(self, key: Key, devices: Collection[int], is_welcome: Callable[[Key, int], bool]) -> bool:
+    def take(self, key: Key, devices: Collection[int], admits: Callable[[Key, int], bool]) -> bool:
         """All of them beside whoever may stay there, or none if somebody has to leave first."""
-        if not all(is_welcome(other, device) for device in devices for other in self.on([device]) - {key}):
+        if not all(admits(other, device) for device in devices for other in self.on([device]) - {key}):
             return False
         self.keep(key, devices)
         return True
@@ -55,7 +55,7 @@ class Occupancy:
 class NodeAttempts:
     def __init__(self) -> None:
         self.attempts: dict[Key, Attempt] = {}
-        self.holding = Occupancy(on_free=self.wake_all)
+        self.occupancy = Occupancy(on_free=self.wake_all)
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter(list(self.attempts.values()))
@@ -64,24 +64,24 @@ class NodeAttempts:
         for attempt in self:
             attempt.wake()
 
-    def wake_comers(self) -> None:
+    def wake_incoming(self) -> None:
         """Those who want to be on devices where they are not: somebody there may be welcome now."""
         for attempt in self:
-            if attempt.is_coming:
+            if attempt.is_incoming:
                 attempt.wake()
 
-    def take(self, comer: Attempt, devices: Collection[int]) -> bool:
-        """Be on these devices, as soon as all others there may stay beside the comer."""
+    def take(self, incoming: Attempt, devices: Collection[int]) -> bool:
+        """Be on these devices, as soon as all others there may stay beside the incoming."""
 
-        def is_welcome(key: Key, device: int) -> bool:
+        def admits(key: Key, device: int) -> bool:
             other = self.attempts.get(key)
-            return other is not None and other.is_welcome(device, beside_guest=comer.order.seat.is_guest)
+            return other is not None and other.admits(device, beside_guest=incoming.order.seat.is_guest)
 
-        return self.holding.take(comer.record.key, devices, is_welcome)
+        return self.occupancy.take(incoming.record.key, devices, admits)
 
     def beside(self, attempt: Attempt) -> list[Attempt]:
         """The others on one of its devices, in the order of their names."""
-        keys = self.holding.on(attempt.record.devices) - {attempt.record.key}
+        keys = self.occupancy.on(attempt.record.devices) - {attempt.record.key}
         return [self.attempts[key] for key in sorted(keys) if key in self.attempts]
 
     def neighbours(self, attempt: Attempt) -> list[str]:

@@ -101,9 +101,9 @@ class LaunchedCommand:
             elif received == Signals.SIGTSTP:
                 self._send(received)
                 if not self._stop(os.getpid(), received):
-                    self._go_on(lend=False)
+                    self._continue(lend=False)
             elif received == Signals.SIGCONT:
-                self._go_on(lend=os.isatty(0))
+                self._continue(lend=os.isatty(0))
             elif received in PASSED_ON:
                 self._send(received)
                 if received in ENDING:
@@ -112,11 +112,11 @@ class LaunchedCommand:
     def _has_stopped(self, by: Signals) -> None:
         """Ctrl-Z, or a terminal it may not use. A pause stops it with SIGSTOP; that is between it and who asked."""
         if by in OF_THE_TERMINAL and self._terminal.is_ours():
-            self._go_on(lend=True)
+            self._continue(lend=True)
         elif by in OF_THE_TERMINAL:
             self._stop(0, by)
         elif by == Signals.SIGTSTP and self._terminal.take_back(self._group) and not self._stop(0, by):
-            self._go_on(lend=True)
+            self._continue(lend=True)
 
     def _stop(self, whom: int, by: Signals) -> bool:
         """Stop ourselves, or our whole group (0) as the terminal would have done.
@@ -128,7 +128,7 @@ class LaunchedCommand:
         signal.pthread_sigmask(signal.SIG_BLOCK, {by})
         return Signals.SIGCONT in signal.sigpending()
 
-    def _go_on(self, lend: bool) -> None:
+    def _continue(self, lend: bool) -> None:
         if lend and self._terminal.is_ours():
             self._terminal.lend(self._group)
         if not self._is_stopped:  # a paused task goes on when the pause ends, not before

@@ -38,7 +38,7 @@ class RateStretch:
 
     gauge: Gauge = Gauge()
     used: CoreTime | None = None
-    told_hz: float | None = None
+    reported_hz: float | None = None
 
     def seen(self, look: RateSample) -> RateStretch:
         gauge = with_sample(self.gauge, look)
@@ -51,7 +51,7 @@ class RateStretch:
 
     def set_aside(self, look: RateSample) -> RateStretch:
         """It is compared: nothing counts until that is over, and what was told holds until then."""
-        return RateStretch(Gauge(look, None, look), self.used, self.told_hz)
+        return RateStretch(Gauge(look, None, look), self.used, self.reported_hz)
 
     def due(self, now_s: float) -> Rate | None:
         """What there is to tell now, or to find unchanged."""
@@ -59,11 +59,11 @@ class RateStretch:
         if rate is None or self.used is None:
             return None
         waited_s = now_s - self.used.at_s
-        is_time = waited_s >= (0.0, AGAIN_S, LONG_S)[(self.told_hz is not None) + self.gauge.has_stood]
+        is_time = waited_s >= (0.0, AGAIN_S, LONG_S)[(self.reported_hz is not None) + self.gauge.has_stood]
         return rate if is_time and (rate.is_settled or waited_s >= LONG_S) else None
 
     def has_moved(self, rate_hz: float) -> bool:
-        return self.told_hz is None or abs(rate_hz / self.told_hz - 1) > MOVED
+        return self.reported_hz is None or abs(rate_hz / self.reported_hz - 1) > MOVED
 
     def after(self, rate_hz: float, used: CoreTime) -> RateStretch:
         """Told; what comes is measured from here on. Of who made no step its silence goes on."""
@@ -73,7 +73,7 @@ class RateStretch:
         begun = replace(
             self.gauge, counted=newest if newest.step > counted.step else counted, has_stood=newest.is_gated
         )
-        return RateStretch(begun, used, rate_hz if self.has_moved(rate_hz) else self.told_hz)
+        return RateStretch(begun, used, rate_hz if self.has_moved(rate_hz) else self.reported_hz)
 
 
 class RateReports:
@@ -109,7 +109,7 @@ class RateReports:
             if key in results:
                 with suppress(WeftError):
                     told.append(_compared(seen[key], results[key], stretch.used, used))
-                self._stretches[key] = replace(stretch, used=used, told_hz=results[key].compared.rate_hz or None)
+                self._stretches[key] = replace(stretch, used=used, reported_hz=results[key].compared.rate_hz or None)
                 continue
             if key not in rates:
                 self._stretches[key] = replace(stretch, used=used)
@@ -138,7 +138,7 @@ def _look(attempt: Attempt, now_s: float) -> RateSample | None:
                 now_s=now_s,
                 step=slowest.step,
                 stepped_s=min(now_s, slowest.words[layout.HEARTBEAT] / 1e9),  # no step has ended yet to come
-                neighbours=frozenset(attempt.ground.company.neighbours(attempt)),
+                neighbours=frozenset(attempt.context.node_attempts.neighbours(attempt)),
                 duty=task.duty,
                 generation=attempt.record.generation,
                 is_held_back=attempt.is_throttled,
@@ -155,7 +155,7 @@ def _roots(attempt: Attempt) -> set[int] | None:
 
 
 def _measured(attempt: Attempt, rate: Rate, before: CoreTime | None, now: CoreTime) -> dict[str, Any]:
-    record, ground = attempt.record, attempt.ground
+    record, context = attempt.record, attempt.context
     persistent_bytes, ephemeral_bytes = _memory(attempt) or _held(attempt)
     return {
         "type": "measured",
@@ -163,7 +163,7 @@ def _measured(attempt: Attempt, rate: Rate, before: CoreTime | None, now: CoreTi
         "attempt": record.attempt,
         "generation": rate.generation,  # it may have another lease by now
         "rate_hz": rate.rate_hz,
-        "utilisation": ground.kind.utilisation(ground.some(record.devices), before or now, now),
+        "utilisation": context.kind.utilisation(context.some(record.devices), before or now, now),
         "persistent_bytes": persistent_bytes,
         "ephemeral_bytes": ephemeral_bytes,
         "neighbours": sorted(rate.neighbours),
@@ -207,6 +207,6 @@ def _is_outside(attempt: Attempt) -> bool:
 
 def _held(attempt: Attempt) -> tuple[int, int] | tuple[None, None]:
     """As the system sees it: all that it holds counts as lasting."""
-    ground, indexes = attempt.ground, attempt.record.devices
-    held_bytes = ground.kind.held_bytes(processes.family(attempt.attached().roots), ground.some(indexes))
+    context, indexes = attempt.context, attempt.record.devices
+    held_bytes = context.kind.held_bytes(processes.family(attempt.attached().roots), context.some(indexes))
     return (held_bytes // len(indexes), 0) if held_bytes else (None, None)

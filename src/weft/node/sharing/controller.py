@@ -293,11 +293,11 @@ def _cut(state: ControllerState, now_s: float) -> ControllerState:
 def _setting(state: ControllerState, division: Division | None, now_s: float) -> ThrottleSetting:
     is_learning = state.learning_since_s is not None and not _is_stalled(state, now_s)
     is_resting = now_s < state.resting_until_s
-    stand_still = is_learning or is_resting
+    are_gated = is_learning or is_resting
     guests = {}
     for job_id, duty in state.duties:
         has_room = division is None or job_id in division.guests
-        is_still = stand_still or not has_room
+        is_still = are_gated or not has_room
         limit_bytes = division.guests.get(job_id) if division else None
         guests[job_id] = GuestSetting(0 if is_still else duty, limit_bytes, has_room)
     reason = LEARNING if is_learning else RESTING if is_resting else SHARING

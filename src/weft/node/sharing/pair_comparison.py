@@ -190,8 +190,8 @@ class ComparisonResult:
 
 
 class Comparisons:
-    def __init__(self, company: NodeAttempts) -> None:
-        self._company = company
+    def __init__(self, node_attempts: NodeAttempts) -> None:
+        self._node_attempts = node_attempts
         self._pairs: dict[Leases, Pair] = {}
         self._results: list[ComparisonResult] = []
 
@@ -222,18 +222,18 @@ class Comparisons:
 
     def _packed(self) -> Iterator[tuple[Attempt, Attempt]]:
         """A holder and its guest, with nobody beside the two, and neither in a lane or throttled."""
-        for guest in self._company:
+        for guest in self._node_attempts:
             seat = guest.record.seat
             if not (guest.is_settled and seat.is_guest) or seat.is_throttled or guest.record.lane:
                 continue
-            beside = self._company.beside(guest)
+            beside = self._node_attempts.beside(guest)
             if len(beside) == 1 and self._is_holder_of(beside[0], guest):
                 yield beside[0], guest
 
     def _is_holder_of(self, holder: Attempt, guest: Attempt) -> bool:
         is_theirs = set(holder.record.devices) == set(guest.record.devices)
         is_free = holder.is_settled and not holder.record.seat.is_guest and not holder.record.lane
-        return is_theirs and is_free and self._company.beside(holder) == [guest]
+        return is_theirs and is_free and self._node_attempts.beside(holder) == [guest]
 
 
 class Pair:
@@ -260,7 +260,7 @@ class Pair:
             self._begin_if_due(counted, now_s)
             return []
         try:
-            return self._go_on(self._comparison, counted, now_s)
+            return self._advance(self._comparison, counted, now_s)
         except BaseException:
             self.let_go()
             raise
@@ -285,7 +285,7 @@ class Pair:
     def _next_phase(self, now_s: float) -> None:
         self._phase_since_s, self._begun, self._stretches = now_s, None, (PhaseStretch(), PhaseStretch())
 
-    def _go_on(self, comparison: Comparison, counted: list[Counted], now_s: float) -> list[ComparisonResult]:
+    def _advance(self, comparison: Comparison, counted: list[Counted], now_s: float) -> list[ComparisonResult]:
         computing = (comparison.phase is not ComparisonPhase.GUEST, comparison.phase is not ComparisonPhase.HOLDER)
         rates = self._measure(computing, counted, now_s)
         if rates is not None:
@@ -301,7 +301,7 @@ class Pair:
                 gate.open()
             else:
                 gate.shut()
-        if not all(computes or gate.is_standing for gate, computes in zip(self._gates, computing, strict=True)):
+        if not all(computes or gate.is_at_boundary for gate, computes in zip(self._gates, computing, strict=True)):
             return None
         if self._begun is None:
             self._begun = (now_s, counted)

@@ -96,8 +96,8 @@ class SeatedGuest:
         return self._own_bytes, 0 if self._own_bytes else None
 
     def _is_quiet(self, ranks: list[Rank]) -> bool:
-        is_standing = bool(ranks) and all(rank.is_paused for rank in ranks)
-        return is_standing or self.task.is_stopped or self.task.is_over
+        is_at_boundary = bool(ranks) and all(rank.is_paused for rank in ranks)
+        return is_at_boundary or self.task.is_stopped or self.task.is_over
 
     def _progress(self, now_s: float) -> float | None:
         """Once a second: between two looks there may be no step, or one that took much longer."""
@@ -167,7 +167,7 @@ class Throttle:
         """It leaves, or becomes the holder of devices itself."""
         self._seated.pop(job_id).free()
 
-    def see_out(self, job_id: str) -> None:
+    def release_when_paused(self, job_id: str) -> None:
         """It is to be paused by somebody else, and stays as it is until then."""
         self._seated.pop(job_id)
 

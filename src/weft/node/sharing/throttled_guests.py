@@ -61,9 +61,9 @@ def _say(guest: Attempt, reason: str, slowdown: float | None) -> None:
 
 
 class ThrottledGuests:
-    def __init__(self, company: NodeAttempts) -> None:
-        self._company = company
-        self.comparisons = Comparisons(company)
+    def __init__(self, node_attempts: NodeAttempts) -> None:
+        self._node_attempts = node_attempts
+        self.comparisons = Comparisons(node_attempts)
         self._throttles: dict[Key, Throttle] = {}
         self._beside: dict[Key, Key] = {}
         """The holder beside whom each guest is held back."""
@@ -71,7 +71,7 @@ class ThrottledGuests:
         """Guests that are held back without measuring: their holder makes no steps, or they have several."""
         self._pausing: dict[Key, float] = {}
         """Guests that are to pause and have not yet, and until when they are held back meanwhile."""
-        self._telling = ThrottleReports()
+        self._reports = ThrottleReports()
         self._ticked_s = -math.inf
 
     @property
@@ -103,16 +103,16 @@ class ThrottledGuests:
             with contained(f"job {key[0]} is not slowed"):
                 self._slow(key)
         held_back = beside.keys() | slowed
-        for attempt in self._company:
+        for attempt in self._node_attempts:
             if attempt.was_throttled and attempt.record.key not in held_back and self._is_to_be_free(attempt, now_s):
                 with contained("it is not let go", attempt):
                     self.release(attempt)
         for holder, throttle in list(self._throttles.items()):
             with contained(f"guests of job {holder[0]} are not held back"):
-                self._tell(holder, throttle.tick(now_s), now_s)
+                self._report_throttling(holder, throttle.tick(now_s), now_s)
         self.comparisons.tick(now_s)
 
-    def see_out(self, attempt: Attempt, now_s: float) -> None:
+    def release_when_paused(self, attempt: Attempt, now_s: float) -> None:
         """It is about to pause. A guest is gated no more, but held back until it stands: on its way to the boundary,
         and while its memory is moved, it would take the core from who goes on beside it."""
         self.comparisons.part_with(attempt)
@@ -121,11 +121,11 @@ class ThrottledGuests:
         if is_held_back and self._holders_beside(attempt):
             holder = self._beside.pop(key, None)
             if holder is not None:
-                self._throttles[holder].see_out(key[0])
+                self._throttles[holder].release_when_paused(key[0])
             self._slowed.pop(key, None)
-            self._telling.part_with(attempt)
+            self._reports.part_with(attempt)
             attempt.is_throttled = False
-            self._pausing[key] = now_s + min(PATIENCE_S, attempt.ground.graces.pause_grace_s / 2)
+            self._pausing[key] = now_s + min(PATIENCE_S, attempt.context.graces.pause_grace_s / 2)
         elif is_held_back or key not in self._pausing:
             self.release(attempt)
 
@@ -149,7 +149,7 @@ class ThrottledGuests:
     def _wanted(self) -> tuple[dict[Key, Key], set[Key]]:
         """The holder beside whom each guest is to be held back, and guests who are to be so without measuring."""
         beside, slowed = dict[Key, Key](), set[Key]()
-        for guest in self._company:
+        for guest in self._node_attempts:
             if not (guest.is_settled and guest.record.seat.is_guest and guest.record.seat.is_throttled):
                 continue
             holders = self._holders_beside(guest)
@@ -160,9 +160,9 @@ class ThrottledGuests:
         return beside, slowed
 
     def _add(self, key: Key, holder: Key) -> None:
-        guest = self._company.attempts[key]
+        guest = self._node_attempts.attempts[key]
         if holder not in self._throttles:
-            held = self._company.attempts[holder]
+            held = self._node_attempts.attempts[holder]
             self._throttles[holder] = Throttle(
                 held.attached(), _capacity_bytes(held), own_bytes=held.own_limit_bytes, on_cores=_is_on_cores(held)
             )
@@ -174,22 +174,22 @@ class ThrottledGuests:
         self._beside[key] = holder
 
     def _slow(self, key: Key) -> None:
-        guest = self._company.attempts[key]
+        guest = self._node_attempts.attempts[key]
         guest.is_throttled = guest.was_throttled = True
         seated = self._slowed[key] = SeatedGuest(key[0], guest.attached(), guest.own_limit_bytes)
         seated.obey(GuestSetting(FIRST_DUTY))
         if _is_on_cores(guest):
-            seated.idle([pid for each in self._company.beside(guest) for pid in each.attached().roots])
+            seated.idle([pid for each in self._node_attempts.beside(guest) for pid in each.attached().roots])
 
-    def _tell(self, holder: Key, setting: ThrottleSetting, now_s: float) -> None:
+    def _report_throttling(self, holder: Key, setting: ThrottleSetting, now_s: float) -> None:
         for key, beside in self._beside.items():
             if beside == holder:
-                self._telling.tell(self._company.attempts[key], setting, now_s)
+                self._reports.tell(self._node_attempts.attempts[key], setting, now_s)
 
     def _part_with(self, key: Key, now_s: float) -> None:
-        attempt = self._company.attempts.get(key)
+        attempt = self._node_attempts.attempts.get(key)
         if attempt and attempt.order.wanted is Wanted.PAUSE:
-            self.see_out(attempt, now_s)
+            self.release_when_paused(attempt, now_s)
         else:
             self._free(key)
 
@@ -200,7 +200,7 @@ class ThrottledGuests:
         return now_s >= until_s or not self._holders_beside(attempt)
 
     def _holders_beside(self, guest: Attempt) -> list[Attempt]:
-        return [each for each in self._company.beside(guest) if _is_held_up(each, guest)]
+        return [each for each in self._node_attempts.beside(guest) if _is_held_up(each, guest)]
 
     def _free(self, key: Key) -> None:
         holder = self._beside.pop(key, None)
@@ -212,8 +212,8 @@ class ThrottledGuests:
 
     def _freed(self, key: Key) -> None:
         """It may be held back anew."""
-        if attempt := self._company.attempts.get(key):
-            self._telling.part_with(attempt)
+        if attempt := self._node_attempts.attempts.get(key):
+            self._reports.part_with(attempt)
             attempt.is_throttled = attempt.was_throttled = False
 
     def _close(self, holder: Key) -> None:
@@ -248,13 +248,13 @@ def _is_held_up(holder: Attempt, guest: Attempt) -> bool:
 
 def _is_on_cores(attempt: Attempt) -> bool:
     """Then the kernel can let others compute only while it does not want to."""
-    return bool(attempt.ground.kind.cores(attempt.ground.some(attempt.record.devices)))
+    return bool(attempt.context.kind.cores(attempt.context.some(attempt.record.devices)))
 
 
 def _capacity_bytes(holder: Attempt) -> int:
     """What there is to divide: of each of its devices, if each of its tasks has one. Nothing where what is over a limit
     would fail: guests were seated by what they need, and whoever grows is seen within a second."""
-    launch, devices = holder.record.launch, holder.ground.some(holder.record.devices)
+    launch, devices = holder.record.launch, holder.context.some(holder.record.devices)
     has_one_each = int(launch["devices_per_task"]) == 1
-    is_ours = has_one_each and holder.ground.kind.overflows and not launch.get("strict")
+    is_ours = has_one_each and holder.context.kind.overflows and not launch.get("strict")
     return min((device.memory_bytes for device in devices), default=0) if is_ours else 0

@@ -94,12 +94,12 @@ def _gate(task: Task, at_step: int, deadline: float) -> bool:
         _refuse_if_superseded([*task.firsts, *ranks])
         meeting = send_on(gang, step)
         step = meeting.step
-        is_standing = (gang or others) and meeting.is_met and all(rank.has_answered for rank in others)
-        if is_standing and not _missing(gang):
+        is_at_boundary = (gang or others) and meeting.is_met and all(rank.has_answered for rank in others)
+        if is_at_boundary and not _missing(gang):
             return True
         if monotonic() > deadline:
             return False
-        if is_standing:
+        if is_at_boundary:
             sleep(POLL_S)  # a rank of the gang is still to come, and nothing of it is there to wait on
         task.wait(LOOK_EVERY_S)
     return True
@@ -116,7 +116,7 @@ def asked(task: Task, at_step: int = 0) -> list[Rank]:
 
 def send_on(gang: list[Rank], step: int) -> Meeting:
     """Where these ranks can meet if `step` was the answer before; those behind are let on."""
-    meeting = meet([rank.standing for rank in gang], step)
+    meeting = meet([rank.position for rank in gang], step)
     for laggard in meeting.laggards:
         gang[laggard].ask(Depth.GATE, run_to=meeting.step)
     return meeting
@@ -222,7 +222,7 @@ class Gate:
         self._is_shut = False
 
     @property
-    def is_standing(self) -> bool:
+    def is_at_boundary(self) -> bool:
         """All of it is at a boundary."""
         ranks = self.task.ranks
         return bool(ranks) and all(rank.is_paused for rank in ranks)

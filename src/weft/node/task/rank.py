@@ -130,7 +130,7 @@ class Rank:
         return self.look().is_paused
 
     @property
-    def standing(self) -> RankPosition:
+    def position(self) -> RankPosition:
         """Its step and whether it stands there, as two looks agree. A step that changes all the time is not a step that
         anybody waits for."""
         seen = self.look()
