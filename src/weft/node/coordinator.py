@@ -73,7 +73,7 @@ SEEN = (
     AttemptState.RUNNING,
     AttemptState.PAUSING,
     AttemptState.PAUSED,
-)  # they have pages, and somebody may look at them
+)  # they have pages to read
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ class Coordinator:
             case "synced":
                 self._context.graces = Graces(float(message["stop_grace_s"]), float(message["pause_grace_s"]))
                 for key in set(self._attempts) - self._named:
-                    log.info("job %s, attempt %d: nobody knows of it; it is ended", *key)
+                    log.info("job %s, attempt %d: the daemon does not know it; it is ended", *key)
                     self._fence(self._attempts[key])
                 for key in self._adoption.damaged.keys() - self._named:
                     self._spawn(self._adoption.fence_damaged(key))
@@ -313,12 +313,12 @@ class Coordinator:
             self._link.send(told)
 
     def _remove_lanes(self) -> None:
-        """Of which nobody is a member any more. Who is not adopted yet may be."""
+        """Remove lanes without members. An attempt that is not adopted yet may be one."""
         if not self._adoption.unadopted:
             node_lanes.remove_unused(self._context.run, self._node_attempts.lane_pages(self._context.run))
 
     def _tidy(self) -> None:
-        """Nothing is to stay in memory of which nobody knows any more; who has records but no attempt is taken up."""
+        """Remove what is left of forgotten attempts, and adopt attempts that have records but are not known."""
         self._adoption.adopt_further(self._attempts)
         self._remove_lanes()
         if left_over := self._context.fences.left_over({*self._attempts, *self._adoption.unadopted}):
@@ -390,4 +390,4 @@ async def _serve(home: Home, kind: DeviceKind, found: Sequence[Device], fences: 
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    os._exit(code)  # threads that pause a job keep nobody from leaving
+    os._exit(code)  # threads that pause a job do not delay the exit

@@ -50,7 +50,7 @@ class Attempt:
             for rank in range(record.tasks)
         ]
         self.pause: Pause | None = None
-        self.incoming: frozenset[str] = frozenset()  # for whom it has made room in its last pause
+        self.incoming: frozenset[str] = frozenset()  # jobs for which it made room in its last pause
         self.held_bytes = 0  # of its devices' memory, while it pauses
         self.pausing: asyncio.Future[tuple[Pause, int]] | None = None
         self.failures = 0
@@ -58,7 +58,7 @@ class Attempt:
         self.is_leaving = False  # to be launched elsewhere
         self.stays = (0, "")  # the order after which it is where it was though it should move, and why
         self.is_throttled = False
-        self.was_throttled = False  # and nobody has set that right yet
+        self.was_throttled = False  # and that is not undone yet
         self.is_compared = False  # and may stand for a second now and then
         self.pace = Pace()
         self.kill_at_s: float | None = None
@@ -102,13 +102,13 @@ class Attempt:
 
     @property
     def is_gated(self) -> bool:
-        """It stands at a boundary for who holds its devices; who was only asked to is still inside a step."""
+        """It stands at a boundary for the holder of its devices. One that was only asked to is still inside a step."""
         if not self.is_throttled:
             return False
         try:
             ranks = self.attached().ranks
             return bool(ranks) and all(rank.is_paused for rank in ranks)
-        except WeftError:  # its page is damaged, of which nobody beside it is to feel anything
+        except WeftError:  # its page is damaged, which is not to affect its neighbours
             return False
 
     @property
@@ -127,8 +127,8 @@ class Attempt:
         return node_lanes.record_in_seat(self.record, self.order, devices, self.context.kind)
 
     def admits(self, device: int, *, beside_guest: bool) -> bool:
-        """Whether whoever comes to a device need not wait until it has left: it was ordered to run there, and of the
-        two at most one holds the device. Who is there because it cannot move is put up with.
+        """Whether an incoming attempt may join it on a device: it was ordered to run there, and of the two at most one
+        holds the device. An attempt that cannot move away is put up with.
         """
         if self.is_fenced or self.order.wanted is not Wanted.RUN:
             return False
@@ -148,7 +148,7 @@ class Attempt:
         self.wake()
 
     def fence(self) -> None:
-        """Nobody wants it any more: it is killed at once, and nobody is told."""
+        """It is not wanted any more: it is killed at once, without a report."""
         self.is_fenced = True
         self.wake()
 
@@ -195,7 +195,7 @@ class Attempt:
     def _state_by_page(self) -> AttemptState:
         task = self.attached()
         if task.is_stopped:
-            task.stop()  # whoever began with it may have been killed before he was done
+            task.stop()  # an earlier coordinator may have been killed halfway
         return AttemptState.PAUSED if task.status().state == "paused" else AttemptState.RUNNING
 
     @property
@@ -214,7 +214,7 @@ class Attempt:
         return KnownProcesses(shepherds, frozenset((each.pid, each.start) for each in leaders if each))
 
     def attached(self) -> Task:
-        """Its pages, for us; whoever pauses it in a thread has his own."""
+        """Its pages, for this thread; a thread that pauses it attaches anew."""
         if self._task is None:
             self._task = attach(*self.pages)
         self._task.known = self.known
@@ -252,7 +252,7 @@ class Attempt:
         self.attached().set_limit(self.own_limit_bytes)
 
     def set_lane_order(self) -> None:
-        """Its place among those who wait for a turn is as was last ordered."""
+        """Its place in the queue for turns is as was last ordered."""
         path = node_lanes.page_of(self.context.run, self.record)
         if path and self.order.wanted is Wanted.RUN:
             task = self.attached()
@@ -260,7 +260,7 @@ class Attempt:
             node_lanes.set_order(path, {rank.pid for rank in task.ranks}, self.order.seat)
 
     def leave_devices(self) -> None:
-        """Nobody is held back for it any more, nor it for others, and its devices are free."""
+        """It is throttled no more, nor are guests for it, and its devices are free."""
         with suppress(WeftError):  # its page cannot be read
             self.context.throttled_guests.release(self)
         self.context.node_attempts.occupancy.let_go(self.record.key)

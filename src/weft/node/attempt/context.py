@@ -50,7 +50,7 @@ class NodeContext:
     graces: Graces = field(default_factory=Graces)
 
     def is_blocked(self, indexes: tuple[int, ...]) -> bool:
-        """Somebody else is on one of these devices."""
+        """A process of another user or program is on one of these devices."""
         return any(device.blocked_by for device in self.some(indexes))
 
     def some(self, indexes: tuple[int, ...]) -> list[Device]:

@@ -88,7 +88,7 @@ def explained(status: TaskExit, record: AttemptRecord, process_bytes: int, logs:
     """The same with a message, if it failed for want of memory and says nothing yet.
 
     A kill in the task's own cgroup explains any failure: a shell, or a parent of workers, ends with a code of its own.
-    Elsewhere somebody else may have been killed, so only a task that ended by SIGKILL is taken to have been.
+    Elsewhere another job may have been killed, so only a task that ended by SIGKILL is taken to have been.
     """
     if status.message or not status.exit_code:
         return status
@@ -159,7 +159,7 @@ async def see_stop(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
         attempt.wake_in(kill_at_s - attempt.now_s)
         return
     if attempt.killing is not None and not attempt.killing.done():
-        return  # somebody cannot be killed
+        return  # a process cannot be killed
     attempt.kills += 1
     attempt.killing = in_thread(process_tree.end_tree, attempt.tree(with_shepherds=attempt.kills > 1))
     attempt.killing.add_done_callback(lambda _: attempt.wake())

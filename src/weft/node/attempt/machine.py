@@ -27,7 +27,7 @@ from weft.runtime.layout import LEFT_EXIT_CODE
 from weft.system import descriptors
 from weft.system.files import is_passing
 
-LOOK_S = (0.002, 0.1)  # while it is launched, for nobody tells us that a command has begun
+LOOK_S = (0.002, 0.1)  # while it is launched, for the start of a command is not reported
 MOST_FAILURES = 5  # in a row, by errors that do not pass by themselves
 RETRY_S = 1.0  # after an error that may pass, such as a full disk
 
@@ -93,11 +93,11 @@ async def launch(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
         return
     port = free_port() if record.tasks > 1 else 0
     context.home.checkpoints(record.job).mkdir(parents=True, exist_ok=True, mode=0o700)
-    for cgroup in context.fences.of_job(record.job):  # of attempts of which somebody removed the records
+    for cgroup in context.fences.of_job(record.job):  # of attempts whose records were removed
         await in_thread(process_tree.end_tree, Tree(cgroups=frozenset({cgroup})))
         cgroups.remove(cgroup)
     for task in attempt.tasks:
-        if os.path.lexists(task.page_path):  # of an attempt of the same name, before somebody removed the home folder
+        if os.path.lexists(task.page_path):  # of an attempt of the same name, before the home folder was removed
             await in_thread(process_tree.end_tree, task.tree())
             task.forget()
     attempt.record = replace(node_lanes.record_in_seat(record, order, order.devices, context.kind), master_port=port)

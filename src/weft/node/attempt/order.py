@@ -17,7 +17,7 @@ ENDLESS = 1 << 63
 class Seat:
     is_guest: bool = False
     is_throttled: bool = False
-    """Whether it is to be held back so far that whoever holds its devices runs as if alone."""
+    """Whether it is to be throttled so far that the holder of its devices runs as if alone."""
     lane: int = 0
     """The lane of its device that it is to be in; 0 for none."""
     base: int = 0
@@ -27,7 +27,7 @@ class Seat:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any] | None) -> Seat:
-        """As an order says it; who is told nothing of a seat holds its devices."""
+        """As an order says it; without a seat in the order it holds its devices."""
         said = said or {}
         return cls(
             is_guest=bool(said.get("guest")),
@@ -65,7 +65,7 @@ class AttemptOrder:
     devices: tuple[int, ...] = ()
     seat: Seat = HOLDER
     needs_bytes: int | None = None
-    """What those who come need."""
+    """Device memory that the incoming jobs need."""
     incoming: frozenset[str] = frozenset()
     """Their ids. What they hold already while they pause is part of what they need."""
 

@@ -76,7 +76,7 @@ class HeldMemory:
 
 
 def depth_for(budget_bytes: int, held_by_others_bytes: int, needs_bytes: int | None, held: HeldMemory) -> str:
-    """The cheapest depth at which what stays fits beside who comes; needs unknown are half of all.
+    """The cheapest depth at which what stays fits beside the incoming jobs; unknown needs count as half of all.
 
     If it fits at none, the one at which the least stays: the memory is over-committed then, but no work is lost.
     """
@@ -105,7 +105,7 @@ class PauseRequest:
     held_by_others_bytes: int
     grace_s: float
     depths: tuple[str, ...] = ()
-    """What to try, one after the other; without any, what makes room for whoever comes."""
+    """What to try, one after the other; without any, what makes room for the incoming jobs."""
 
 
 def pause_tasks(wanted: PauseRequest, kind: DeviceKind, is_wanted: Callable[[], bool]) -> tuple[Pause, int]:
@@ -118,7 +118,7 @@ def pause_tasks(wanted: PauseRequest, kind: DeviceKind, is_wanted: Callable[[], 
 
 
 def deepen(wanted: PauseRequest, kind: DeviceKind) -> tuple[Pause, int]:
-    """The same for an attempt that pauses already: deeper, if those who come need it, and never less deep."""
+    """The same for an attempt that pauses already: deeper, if incoming jobs need it, and never less deep."""
     with attach(*wanted.pages) as task:
         task.known = wanted.known
         before = task.status()
@@ -178,7 +178,7 @@ async def begin_pause(attempt: Attempt, shepherd_states: ShepherdStates) -> None
 
 
 async def pause_at(attempt: Attempt, *depths: str) -> None:
-    """As deep as makes room for those who come, or else to one of these depths."""
+    """As deep as makes room for incoming jobs, or else to one of these depths."""
     context = attempt.context
     attempt.is_leaving = depths == LEAVE
     context.throttled_guests.release_when_paused(attempt, attempt.now_s)
@@ -235,13 +235,13 @@ async def see_pause(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
 
 
 async def give_up_pause(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
-    """It is to be stopped; then nobody waits for a boundary any more."""
+    """It is to be stopped; then there is no boundary to wait for."""
     if attempt.pausing is None:
         await begin_stop(attempt, shepherd_states)
     elif attempt.pausing.done():
         await see_pause(attempt, shepherd_states)
     else:
-        attempt.attached().resume()  # whoever pauses it notices that somebody else wants something else
+        attempt.attached().resume()  # the thread that pauses it sees that its request is superseded
 
 
 async def say_paused(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
@@ -281,7 +281,7 @@ async def say_not_started(attempt: Attempt, shepherd_states: ShepherdStates) -> 
 
 
 def should_leave(attempt: Attempt) -> bool:
-    """Whether it, which cannot move, is to save and end: whoever is told so launches it where it was to go."""
+    """Whether it, which cannot move, is to save and end: it is then launched where it was to go."""
     ranks = attempt.attached().status().ranks
     if attempt.stays[0] == attempt.order.generation:
         return False

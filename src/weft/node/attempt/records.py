@@ -1,4 +1,4 @@
-"""What is on disk of an attempt, so that whoever comes after a killed coordinator or shepherd knows how things stand.
+"""What is on disk of an attempt, so that the next coordinator or shepherd can continue after one was killed.
 
 jobs/ID/attempts/A/attempt.json       what was decided before anything was started; the last file to go
                   /R/launch           what the shepherd of task R is to do
@@ -73,7 +73,7 @@ class AttemptRecord:
 
 @value
 class ShepherdRecord:
-    """Who tends a task; pid 0 if nobody ever will."""
+    """The shepherd of a task; pid 0 if it never gets one."""
 
     pid: int
     start: int
@@ -230,7 +230,7 @@ def _table(said: Any) -> dict[str, Any]:
 
 
 def remove(home: Home, job: str, attempt: int) -> None:
-    """Forget an attempt. Killed in the middle, whoever comes after finds no task that was started."""
+    """Forget an attempt. If we are killed in the middle, the next coordinator finds no task that was started."""
     folder = folder_of(home, job, attempt)
     _clear_way(folder)
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -245,14 +245,14 @@ def remove(home: Home, job: str, attempt: int) -> None:
 
 
 def attempts_on_disk(home: Home) -> list[tuple[str, int]]:
-    """Those whose end nobody has acknowledged. The folders of ended jobs stay for their logs, and there are many."""
+    """Those whose end is not acknowledged yet. The folders of ended jobs stay for their logs, and there are many."""
     found = []
     with os.scandir(home.root / "jobs") as jobs:
         for job in jobs:
             folder = f"{job.path}/attempts"
             try:
                 names = os.listdir(folder)  # noqa: PTH208 - numbers, not paths
-                if not names:  # whoever removed the last one was killed
+                if not names:  # the coordinator that removed the last one was killed
                     os.rmdir(folder)  # noqa: PTH106
             except OSError:  # there is none, or something else
                 continue
@@ -293,6 +293,6 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _is_forgotten(home: Home, entry: Path, job: str, attempt: int) -> bool:
-    """No record tells of it. Whoever still uses a page lives on though somebody removed the records of it."""
+    """It has no record. A page that is still in use belongs to a living process whose records were removed."""
     folder = folder_of(home, job, attempt)
     return not os.path.lexists(folder) and not (entry.suffix != ".sock" and is_used(entry))

@@ -29,17 +29,17 @@ async def continue_running(attempt: Attempt, shepherd_states: ShepherdStates) ->
         return
     order, before, after = attempt.order, attempt.record, attempt.seated
     if node_lanes.number_of(before) != node_lanes.number_of(after):
-        await pause_at(attempt, preempt.GATE)  # who changes its lane does so between two steps
+        await pause_at(attempt, preempt.GATE)  # a job changes its lane between two steps
         return
     if attempt.wants_to_move:
         if attempt.can_move and not await move(attempt):
-            await pause_at(attempt, preempt.GATE)  # somebody there may wait for us to leave in turn
+            await pause_at(attempt, preempt.GATE)  # a job there may wait for us to leave in turn
             return
         if not attempt.can_move and preempt.should_leave(attempt):
             await pause_at(attempt, *preempt.LEAVE)
             return
     if not order.seat.is_throttled:
-        attempt.context.throttled_guests.release(attempt)  # before it is noted that nobody has to
+        attempt.context.throttled_guests.release(attempt)  # before the record says that it is free
         await sched_idle.caught_up()
     attempt.note(after)
     attempt.answered = (order.generation, Wanted.RUN)
@@ -52,7 +52,7 @@ async def continue_running(attempt: Attempt, shepherd_states: ShepherdStates) ->
 
 
 def _take_back_pause(attempt: Attempt) -> None:
-    """Who is held back for others, or compared, may be told to stand still now and then."""
+    """A throttled or compared attempt may be gated now and then."""
     task = attempt.attached()
     if task.wanted != Depth.RUN and not attempt.is_throttled and not attempt.is_compared:
         task.resume()
@@ -88,9 +88,9 @@ def _resume_task(pages: Sequence[Path], known: KnownProcesses, record: AttemptRe
 
 
 async def move(attempt: Attempt) -> bool:
-    """Bind it to the devices of its order, while it runs or pauses; False if somebody there has to leave first.
+    """Bind it to the devices of its order, while it runs or pauses; False if another attempt there has to leave first.
 
-    Before this is noted: who comes after a coordinator that is killed in between is ordered to move it, and does so.
+    Before this is noted: if we are killed in between, the next coordinator is ordered to move it.
     """
     context, order = attempt.context, attempt.order
     if not context.node_attempts.take(attempt, order.devices):

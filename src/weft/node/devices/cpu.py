@@ -51,7 +51,7 @@ class RunQueueTime:
 
 
 class RunQueue:
-    """The processes that step, not all their family: who loads data ahead may well wait."""
+    """The processes that step, not all their family: a process that loads data ahead may well wait."""
 
     def __init__(self) -> None:
         self._before: dict[int, tuple[int, int]] = {}

@@ -75,7 +75,7 @@ class DeviceLimits:
     """What bounds the memory of a task; 0 is no bound."""
 
     device_bytes: int
-    """As it stands on the control page, for whoever allocates there."""
+    """As it stands on the control page, for the allocator there."""
     process_bytes: int
     """The private memory of each of its processes, by the kernel (RLIMIT_DATA)."""
 

@@ -46,7 +46,7 @@ def _count(text: str, number: str) -> int:
 
 
 def _with_memory(text: str, devices: Sequence[Device], size: str) -> list[Device]:
-    """Each with so much, and no more than it would have without a word: nobody can share what is not there."""
+    """Each with so much, and no more than it would have by default: what is not there cannot be shared."""
     each_bytes = parsed_bytes(size)
     if not LEAST_MEMORY_BYTES <= each_bytes <= devices[0].memory_bytes:
         most = f"{devices[0].memory_bytes >> 20}M"

@@ -72,7 +72,7 @@ def _cuda_device(nvml: Any, index: int, ours: Collection[int]) -> Device:
 
 
 def pids_on(nvml: Any, index: int) -> dict[int, int]:
-    """Who computes on a GPU, and the bytes each holds there; 0 where the driver does not say."""
+    """The processes that compute on a GPU, and the bytes each holds there; 0 where the driver does not say."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     return {int(each.pid): int(each.usedGpuMemory or 0) for each in found}
@@ -141,8 +141,8 @@ class Cuda:
             return {}
 
     def utilisation(self, devices: Sequence[Device], before: CoreTime, now: CoreTime) -> float:
-        """By the driver's own samples: of a device, whoever computed there. 1 where it does not say, so that nobody
-        takes them to be idle."""
+        """By the driver's own samples: of a device, for all processes there. 1 where it does not say, so that
+        they do not pass for idle."""
         since_us = int((time.time() - (now.at_s - before.at_s)) * 1e6)
         try:
             busy = [busy_part(self._nvml, device.index, since_us) for device in devices]

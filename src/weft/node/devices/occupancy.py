@@ -19,26 +19,26 @@ Key = tuple[str, int]
 
 
 class Occupancy:
-    """`on_free` is called when somebody lets go."""
+    """`on_free` is called when an attempt leaves devices."""
 
     def __init__(self, on_free: Callable[[], None]) -> None:
         self._occupants: dict[int, set[Key]] = {}
         self._on_free = on_free
 
     def take(self, key: Key, devices: Collection[int], admits: Callable[[Key, int], bool]) -> bool:
-        """All of them beside whoever may stay there, or none if somebody has to leave first."""
+        """All of them, beside attempts that may stay there; or none if another attempt has to leave first."""
         if not all(admits(other, device) for device in devices for other in self.on([device]) - {key}):
             return False
         self.keep(key, devices)
         return True
 
     def keep(self, key: Key, devices: Collection[int]) -> None:
-        """Be where one is, as found after a restart, whoever else may be there too."""
+        """Stay on these devices, as found after a restart, beside any others."""
         for device in devices:
             self._occupants.setdefault(device, set()).add(key)
 
     def on(self, devices: Collection[int]) -> set[Key]:
-        """Everybody on one of these devices."""
+        """All attempts on one of these devices."""
         return set[Key]().union(*(self._occupants.get(device, ()) for device in devices))
 
     def let_go(self, key: Key, but_for: Collection[int] = ()) -> None:
@@ -65,13 +65,13 @@ class NodeAttempts:
             attempt.wake()
 
     def wake_incoming(self) -> None:
-        """Those who want to be on devices where they are not: somebody there may be welcome now."""
+        """Wake attempts that wait for devices: those there may admit them now."""
         for attempt in self:
             if attempt.is_incoming:
                 attempt.wake()
 
     def take(self, incoming: Attempt, devices: Collection[int]) -> bool:
-        """Be on these devices, as soon as all others there may stay beside the incoming."""
+        """Be on these devices, as soon as all others there may stay beside the incoming attempt."""
 
         def admits(key: Key, device: int) -> bool:
             other = self.attempts.get(key)
@@ -94,13 +94,13 @@ class NodeAttempts:
         return any(key[0] == job and key[1] < number for key in self.attempts)
 
     def held_bytes(self, whose: Attempt, but_for: Collection[str]) -> int:
-        """The memory that others have of an attempt's devices, but for jobs with these ids: those who pause, and those
-        who will go on there."""
+        """The memory that others have of an attempt's devices, but for jobs with these ids: jobs that pause, and jobs
+        that will resume there."""
         indexes = set(whose.record.devices)
         others = [each for each in self if each is not whose and each.record.job not in but_for]
         return sum(each.occupied_bytes for each in others if indexes & set(each.record.devices))
 
     def lane_pages(self, run: Path) -> set[Path]:
-        """Of all lanes that somebody is in."""
+        """Of all lanes that have members."""
         pages = [node_lanes.page_of(run, each.record) for each in self if not each.is_over]
         return {page for page in pages if page}

@@ -1,11 +1,11 @@
-"""The kernel's idle class: on cpu devices, a task in it computes only while nobody else wants the core.
+"""The kernel's idle class: on cpu devices, a task in it computes only while no other process wants the core.
 
 Where the kernel groups tasks by session (autogroup) the class counts only within a group, and each task that the node
 launches has a session of its own; so the group's weight is lowered to the least as well.
 
-Anybody may put his own processes there. To take them back the kernel asks for CAP_SYS_NICE, or for the process to have
-an RLIMIT_NICE of 20 or more, which by default it does not; so `why_not` is to be asked first. The weight of a session
-anybody may take back; where it counts, `lighten` does nearly as well, at 15 to 1,024.
+Any user may put their own processes there. To take them back the kernel asks for CAP_SYS_NICE, or for the process to
+have an RLIMIT_NICE of 20 or more, which by default it does not; so `why_not` is to be asked first. The weight of a
+session any user may restore; where it counts, `lighten` does nearly as well, at 15 to 1,024.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 AGAIN_S, TRIES = 0.1, 20
 
 _put_off: dict[int, int] = {}
-"""Sessions and what they are to weigh, which the kernel did not take yet: who is not root may change weights ten times
-a second, all users together."""
+"""Sessions and what they are to weigh, which the kernel did not take yet: a user other than root may change weights ten
+times a second, all users together."""
 
 
 def why_not(pids: Iterable[int]) -> str:
@@ -49,7 +49,7 @@ def idle(roots: Iterable[int], but_not: Iterable[int] = ()) -> set[int]:
 
 def lighten(roots: Iterable[int], but_not: Iterable[int] = ()) -> bool:
     """The least weight for the sessions of their whole family, and no other class. Whether that counts: not where a
-    control group divides the cores, as in containers, nor for who shares his session with those who are spared."""
+    control group divides the cores, as in containers, nor for a process in the session of spared ones."""
     roots = set(roots)
     own = _sessions_of_their_own(roots, but_not)
     can_count = bool(own) and own == _sessions(processes.family(roots))
@@ -57,7 +57,7 @@ def lighten(roots: Iterable[int], but_not: Iterable[int] = ()) -> bool:
         return False
     if _weigh(own, LEAST):
         return True
-    _weigh(own, USUAL)  # in part it would be slow for good: nobody would know that there is something to undo
+    _weigh(own, USUAL)  # in part it would be slow for good: no record would say that there is something to undo
     return False
 
 
@@ -154,7 +154,7 @@ def _is_in_no_control_group(pid: int) -> bool:
 
 
 def is_free_of_control_groups(lines: Iterable[str], namespace: str) -> bool:
-    """Of those that divide cores, by what /proc says: on version 2 whoever is below a group with a weight is in one."""
+    """Of those that divide cores, by what /proc says: on version 2 a process below a group with a weight is in one."""
     paths = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
     own = next((path for controllers, path in paths.items() if "cpu" in controllers.split(",")), None)
     top = (paths.get("", "/") if own is None else own).split("/")[1]

@@ -21,15 +21,15 @@ ENDING = {Signals.SIGTERM, Signals.SIGHUP, Signals.SIGINT, Signals.SIGQUIT}
 PASSED_ON = ENDING | {Signals.SIGUSR1, Signals.SIGUSR2, Signals.SIGWINCH}
 JOB_CONTROL = {Signals.SIGTSTP, Signals.SIGCONT, Signals.SIGTTOU}
 HELD = PASSED_ON | JOB_CONTROL | {Signals.SIGCHLD}
-OF_THE_TERMINAL = {Signals.SIGTTIN, Signals.SIGTTOU}  # sent to who uses a terminal that another group has
+OF_THE_TERMINAL = {Signals.SIGTTIN, Signals.SIGTTOU}  # sent to a process that uses another group's terminal
 
 Mask = set[int | Signals]
 
 
 class Terminal:
-    """The controlling terminal, if there is one. Whoever calls these has SIGTTOU blocked, or `lend` may stop him.
+    """The controlling terminal, if there is one. Callers have SIGTTOU blocked, or `lend` may stop them.
 
-    A terminal that goes away in the middle is no error: who had it is told by SIGHUP.
+    A terminal that goes away in the middle is no error: its group gets SIGHUP.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class LaunchedCommand:
                     self._wake()
 
     def _has_stopped(self, by: Signals) -> None:
-        """Ctrl-Z, or a terminal it may not use. A pause stops it with SIGSTOP; that is between it and who asked."""
+        """Ctrl-Z, or a terminal it may not use. A stop by SIGSTOP is a pause, and left alone."""
         if by in OF_THE_TERMINAL and self._terminal.is_ours():
             self._continue(lend=True)
         elif by in OF_THE_TERMINAL:
@@ -118,12 +118,12 @@ class LaunchedCommand:
         elif by == Signals.SIGTSTP and self._terminal.take_back(self._group) and not self._stop(0, by):
             self._continue(lend=True)
 
-    def _stop(self, whom: int, by: Signals) -> bool:
+    def _stop(self, target: int, by: Signals) -> bool:
         """Stop ourselves, or our whole group (0) as the terminal would have done.
 
         False if the kernel declines, because no shell is left that could ever continue us: then Ctrl-Z does nothing.
         """
-        os.kill(whom, by)
+        os.kill(target, by)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {by})
         signal.pthread_sigmask(signal.SIG_BLOCK, {by})
         return Signals.SIGCONT in signal.sigpending()
@@ -153,7 +153,7 @@ class LaunchedCommand:
             os.killpg(self._group, number)
 
     def _forget_signals(self) -> None:
-        """What came for a command that has ended is nobody's."""
+        """Signals for a command that has ended are dropped."""
         while signal.sigtimedwait(HELD, 0):
             pass
 

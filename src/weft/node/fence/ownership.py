@@ -79,7 +79,7 @@ def _outputs_of(pid: int) -> frozenset[str]:
 
 @value
 class KnownProcesses:
-    """What the coordinator knows of a task's processes, whatever its page says: shepherds, to whom its orphans come,
+    """What the coordinator knows of a task's processes, whatever its page says: shepherds, which adopt its orphans,
     and leaders that were verified before."""
 
     shepherds: frozenset[int] = frozenset()

@@ -57,8 +57,8 @@ def watch(pid: int, start: int, on_end: Callable[[], None]) -> bool:
 class Reaper:
     """Takes in the ends of our children: shepherds, and tasks whose shepherd was killed.
 
-    `record` is told the pid and the exit code of each before its status is gone: who is killed in between leaves it to
-    nobody, but at worst it is told twice.
+    `record` is told the pid and the exit code of each before its status is gone: if we are killed in
+    between it is not lost, and at worst told twice.
     """
 
     def __init__(self, record: Callable[[int, int], None]) -> None:
@@ -86,7 +86,7 @@ class Reaper:
 
 
 def in_thread(work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-    """What `work` returns or raises. The thread keeps nobody from ending: what it does is safe to be cut off."""
+    """What `work` returns or raises. The thread does not delay our exit: what it does is safe to be cut off."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

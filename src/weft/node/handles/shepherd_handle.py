@@ -46,7 +46,7 @@ class ShepherdState(enum.Enum):
     ORPHANED = "its shepherd was killed, but we are its parent now"
     ENDED = "it has a status"
     BARRED = "it was never started, and never will be"
-    LOST = "nobody knows how it ended"
+    LOST = "how it ended is not known"
 
 
 OVER = (ShepherdState.ENDED, ShepherdState.BARRED, ShepherdState.LOST)
@@ -207,7 +207,7 @@ class ShepherdHandle:
             return True
 
     def look(self) -> ShepherdState:
-        """What can be seen of it now. Whoever tends it is watched from now on.
+        """What can be seen of it now. Its shepherd is watched from now on.
 
         A status counts once its shepherd has ended: until then only the job can have written it.
         """
@@ -247,7 +247,7 @@ class ShepherdHandle:
         return is_spawned or verified_shepherd(one.pid, one.start, self.mark)
 
     def _is_our_child(self) -> bool:
-        """The task is, or what is about to become it: that has our mark, and says who it is before it loses it."""
+        """The task is, or what is about to become it: that has our mark, and names itself before it loses it."""
         return self._has_our_leader() or self._has_our_marked() or self._has_our_leader()
 
     def _has_our_leader(self) -> bool:
@@ -325,8 +325,9 @@ class ShepherdHandle:
             process_tree.send([found], signal.SIGKILL)
 
     def wake_shepherd(self) -> None:
-        """Called once a second. Somebody has stopped it: nobody has a reason to, and the end of its task would not be
-        told. One that stays stopped though its task has ended is killed; the status may come to us then."""
+        """Called once a second. A stopped shepherd is continued: there is no reason to stop it, and it would not report
+        the end of its task. One that stays stopped though its task has ended is killed; the status may come to us
+        then."""
         found = processes.process(self.shepherd.pid) if self.shepherd and self._lives(self.shepherd) else self._spawned
         found = processes.process(found.pid) if found else None
         if found is None or found.state != "T":
@@ -350,7 +351,7 @@ class ShepherdHandle:
             with suppress(OSError):
                 piece = os.read(master, PIECE_BYTES)
                 os.write(output, piece)
-            if not piece:  # nobody has the terminal open any more
+            if not piece:  # no process has the terminal open any more
                 loop.remove_reader(master)
                 os.close(master)
                 os.close(output)

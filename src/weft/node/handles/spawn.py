@@ -181,7 +181,8 @@ def spawn(folder: Path, mark: str, terminal: tuple[int, int] | None) -> int:
 
 
 def free_port() -> int:
-    """A port where the ranks of a gang can meet. Somebody else may take it first; then the gang fails, and says so."""
+    """A port where the ranks of a gang can meet. Another process may take it first; then the gang fails with a
+    message."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

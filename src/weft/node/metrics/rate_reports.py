@@ -1,4 +1,4 @@
-"""How fast attempts really step, and beside whom: what is measured over stretches in which nothing changed.
+"""How fast attempts step beside which jobs, as measured over stretches in which nothing changed.
 
 A stretch that has settled is told once, and again after each further minute in which the rate has moved; of a guest
 that stood still for its holder meanwhile after ten, so that its rests count as much as its work. What memory a job
@@ -66,7 +66,7 @@ class RateStretch:
         return self.reported_hz is None or abs(rate_hz / self.reported_hz - 1) > MOVED
 
     def after(self, rate_hz: float, used: CoreTime) -> RateStretch:
-        """Told; what comes is measured from here on. Of who made no step its silence goes on."""
+        """Told; what comes is measured from here on. Without a step, the time without one goes on."""
         counted, newest = self.gauge.counted, self.gauge.newest
         assert counted is not None
         assert newest is not None
@@ -121,7 +121,7 @@ class RateReports:
         return told
 
     def needs_bytes(self, attempt: Attempt) -> tuple[int, int] | None:
-        """P and T by now; None while nobody knows. One on its way into a lane is not outside for good."""
+        """P and T by now; None while that is not known. A job on its way into a lane is not outside for good."""
         stretch = self._stretches.get(attempt.record.key)
         is_on_its_way = stretch is None or (stretch.gauge.counted is None and _is_outside(attempt))
         return None if is_on_its_way else _memory(attempt)
@@ -129,7 +129,7 @@ class RateReports:
 
 def _look(attempt: Attempt, now_s: float) -> RateSample | None:
     """By the rank that is furthest behind; None before there is a step."""
-    with suppress(WeftError):  # somebody has removed its page
+    with suppress(WeftError):  # its page was removed
         task = attempt.attached()
         ranks = task.ranks
         if ranks:
@@ -187,7 +187,7 @@ def _is_of_now(attempt: Attempt | None, result: ComparisonResult) -> bool:
 def _memory(attempt: Attempt) -> tuple[int, int] | None:
     """P and T on the device with the most; None where the library that sees them is not under the job.
 
-    Who could not join the lane that it was seated in shares nothing there.
+    A job that could not join the lane of its seat shares nothing there.
     """
     words = [rank.look().words for rank in attempt.attached().ranks]
     if not all(rank[layout.NATIVE] for rank in words):

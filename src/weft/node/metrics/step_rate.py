@@ -22,7 +22,7 @@ RECENT_S, RECENT_STEPS = 10.0, 3
 
 @value
 class RateSample:
-    """A task at one instant, and who computed on its devices beside it."""
+    """A task at one instant, and the jobs that computed on its devices beside it."""
 
     now_s: float
     step: int
@@ -32,7 +32,7 @@ class RateSample:
     neighbours: frozenset[str] = frozenset()
     duty: int = 100
     generation: int = 0
-    """Of its lease: between two looks it may have been paused and gone on, and nobody saw it stand still."""
+    """Of its lease: between two looks it may have been paused and resumed unseen."""
     is_held_back: bool = False
     is_gated: bool = False
     """It stands still for others for a while. That is no change: what it makes beside them is what it makes with its
@@ -73,7 +73,7 @@ class Gauge:
 
     @property
     def rate(self) -> Rate | None:
-        """What is measured so far; None before the first step that counts. Who is held back may stand still, or get
+        """What is measured so far; None before the first step that counts. A throttled task may stand still, or get
         nothing, for long: it makes no more than if the step it is in ended now."""
         counted, newest = self.counted, self.newest
         if counted is None or newest is None:
@@ -83,7 +83,7 @@ class Gauge:
         if newest.is_held_back and newest.now_s > counted.stepped_s:
             lasted_s = newest.now_s - counted.stepped_s
             rate_hz = min(rate_hz, (steps + 1) / lasted_s)
-        if rate_hz > FASTEST_HZ:  # no steps, no time, or a page that counts what nobody computed
+        if rate_hz > FASTEST_HZ:  # no steps, no time, or a page with made-up counts
             return None
         return Rate(rate_hz, steps, lasted_s, newest.neighbours, newest.generation)
 

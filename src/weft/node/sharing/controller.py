@@ -54,7 +54,7 @@ class ThrottleSample:
 
     durations_s: tuple[float, ...]
     waited_s: float | None = None
-    """For how long it stood in line for its cores while guests computed; None: nobody counts that."""
+    """For how long it stood in line for its cores while guests computed; None: it is not counted."""
     lasted_s: float = 0.0
     needed_bytes: int = 0
     guests: tuple[GuestSample, ...] = ()
@@ -195,7 +195,7 @@ def _must_learn(state: ControllerState, sample: ThrottleSample, now_s: float) ->
 
 
 def _learnt(state: ControllerState, sample: ThrottleSample, now_s: float) -> ControllerState:
-    """Whenever nobody else computes there is something to learn, asked for or not."""
+    """Whenever the holder computes alone its step time is learnt, asked for or not."""
     steps = LEARN_STEPS if state.baseline is None else REFRESH_STEPS
     if len(state.alone.steps) < steps or state.alone.lasted_s < LEARN_S:
         since_s = state.learning_since_s
@@ -266,7 +266,7 @@ def _learning(state: ControllerState, now_s: float) -> ControllerState:
 
 
 def _raised(state: ControllerState, now_s: float) -> ControllerState:
-    """Greedily: who makes the most of its duty gets more of it."""
+    """Greedily: the guest that makes the most of its duty gets more of it."""
     duties, gains = dict(state.duties), dict(state.gains)
     state = replace(state, wait_s=max(FIRST_WAIT_S, state.wait_s / 2))
     below = [job_id for job_id in duties if duties[job_id] < 100]
@@ -278,7 +278,7 @@ def _raised(state: ControllerState, now_s: float) -> ControllerState:
 
 
 def _cut(state: ControllerState, now_s: float) -> ControllerState:
-    """Everybody's duty; when nobody's can be, they stand still for a while, longer each time."""
+    """Halve all duties; where none can be halved the guests are gated for a while, longer each time."""
     before = state.duties
     duties = tuple((job_id, duty if job_id in state.unpaced else max(1, duty // 2)) for job_id, duty in before)
     if duties == before:

@@ -1,4 +1,4 @@
-"""Who may use how much of a device's memory: its holder what it needs, guests what is left. Pure arithmetic."""
+"""How a device's memory is divided: its holder what it needs, guests what is left. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Division:
 
     def from_before(self, before: Mapping[str, int], guests: Sequence[Need], most_bytes: int) -> Division:
         """On the way there from what guests had before: less at once, more by `most_bytes` at most. P they have at
-        once, and all there is while nobody knows their needs: they load their model. The holder has what they have not
+        once, and all there is while their needs are not known: they load their model. The holder has what they have not
         yet."""
         limits = dict(self.guests)
         for guest in guests:
@@ -69,12 +69,12 @@ class Division:
 
 
 def divided(capacity_bytes: int, holder_bytes: int, guests: Sequence[Need]) -> Division:
-    """The holder's need first. Then P of the guests, in their order; then room for the holder; then T, of who lacks
-    least; those in a lane have it together.
+    """The holder's need first. Then P of the guests, in their order; then room for the holder; then T, of the guest
+    that lacks least; those in a lane have it together.
 
-    That is the greedy way: the smaller the lack, the more a byte gains. What nobody needs is the holder's, so a burst
-    of its that fits in there costs nothing. Nobody has headroom for which a guest would have to leave: those who chose
-    the seat reckoned with what is needed and no more.
+    That is the greedy way: the smaller the lack, the more a byte gains. What no job needs is the holder's, so a burst
+    of its that fits in there costs nothing. No job has headroom for which a guest would have to leave: the policy that
+    chose the seat reckoned with what is needed and no more.
     """
     capacity_bytes -= capacity_bytes % GRAIN_BYTES
     ways = [_divided(capacity_bytes, holder_bytes, guests, headroom) for headroom in (HEADROOM, BARE)]
@@ -111,7 +111,7 @@ def _charged(limits: Mapping[str, int], guests: Sequence[Need], headroom: float)
 
 
 def _by_lane(guests: Sequence[Need]) -> list[list[Need]]:
-    """Who is in none is by itself."""
+    """A guest in no lane is by itself."""
     lanes: dict[int | str, list[Need]] = {}
     for guest in guests:
         lanes.setdefault(guest.lane or guest.job_id, []).append(guest)
@@ -121,8 +121,8 @@ def _by_lane(guests: Sequence[Need]) -> list[list[Need]]:
 def divided_on_each(
     capacity_bytes: int, holder_bytes: int, devices: Sequence[Sequence[Need]], before: Mapping[str, int], more: int
 ) -> Division:
-    """For a gang, some of whose devices have guests: each has one limit on all its devices, the lowest; who has no room
-    on one of them has none. `before`: what guests had; `more`: so many bytes more they may have now."""
+    """For a gang, some of whose devices have guests: each has one limit on all its devices, the lowest; a guest without
+    room on one of them has none. `before`: what guests had; `more`: so many bytes more they may have now."""
     if not devices:
         return divided(capacity_bytes, holder_bytes, ())
     each = [divided(capacity_bytes, holder_bytes, needs).from_before(before, needs, more) for needs in devices]

@@ -1,6 +1,7 @@
 """The lanes of this node's devices: which tasks are in them, whose turn comes when, and what is left of them.
 
-Only who is alone on one device can be in a lane: a rank of a gang would wait for its turn while the others wait for it.
+Only a job of one task on one device can be in a lane: a rank of a gang would wait for its turn while the others wait
+for it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def environment(run: Path, record: AttemptRecord, kind: DeviceKind, devices: Seq
 
 
 def words(record: AttemptRecord) -> dict[int, int]:
-    """What stands on its control page about its lane, and its place among those who wait for a turn there."""
+    """What stands on its control page about its lane, and its place in the queue for turns there."""
     base, weight = record.seat.base & UNSIGNED, record.seat.weight & UNSIGNED
     return {layout.LANE: number_of(record), layout.LANE_BASE: base, layout.LANE_WEIGHT: weight}
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 WARM_UP_S, PHASE_S, STEPS = 0.2, 1.0, 2
 """What a phase takes at least once its first step is over. Of long steps two are enough."""
 MOST_PHASE_S = 30.0
-"""The one who stands meanwhile is not to wait for longer: a job of longer steps is not compared."""
+"""The gated job is not to wait for longer: a job of longer steps is not compared."""
 MOST_ROUNDS = 10
 LEAPT = 1.5
 PRECISE = 0.05
@@ -206,7 +206,7 @@ class Comparisons:
                 self._results += self._pairs[leases].tick(now_s)
 
     def part_with(self, attempt: Attempt) -> None:
-        """Nobody stands for a comparison with it any more, nor does it."""
+        """End comparisons with it; all jobs of them compute."""
         for leases in [each for each in self._pairs if attempt.record.key in (each[0][0], each[1][0])]:
             self._pairs.pop(leases).let_go()
 
@@ -221,7 +221,7 @@ class Comparisons:
         return taken
 
     def _packed(self) -> Iterator[tuple[Attempt, Attempt]]:
-        """A holder and its guest, with nobody beside the two, and neither in a lane or throttled."""
+        """A holder and its guest, with no other job beside the two, and neither in a lane or throttled."""
         for guest in self._node_attempts:
             seat = guest.record.seat
             if not (guest.is_settled and seat.is_guest) or seat.is_throttled or guest.record.lane:
@@ -247,7 +247,7 @@ class Pair:
         self._comparison: Comparison | None = None
         self._phase_since_s = now_s
         self._begun: tuple[float, list[Counted]] | None = None
-        """When all stood who should, and how far each had come; None before that."""
+        """When the jobs to be gated were gated, and how far each had come; None before that."""
         self._stretches = (PhaseStretch(), PhaseStretch())
 
     def tick(self, now_s: float) -> list[ComparisonResult]:

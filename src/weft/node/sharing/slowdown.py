@@ -31,7 +31,7 @@ class Typical:
 def typical(durations_s: Sequence[float]) -> Typical:
     """The mean, with the longest and the shortest tenth drawn in to where that tenth begins (winsorised).
 
-    A median would not see a neighbour who holds up every third step; a plain mean sees each checkpoint.
+    A median would not see a neighbour that holds up every third step; a plain mean sees each checkpoint.
     """
     ordered = sorted(durations_s)
     count = len(ordered)
@@ -100,7 +100,7 @@ class Measure:
 
 @value
 class Evidence:
-    """By how much steps take longer than alone, and how much more of the time is spent in line; None: nobody knows.
+    """By how much steps take longer than alone, and how much more of the time is spent in line; None: not known.
 
     A step's time is what counts, but a machine's speed drifts, by more than is looked for. Waiting does not.
     """

@@ -1,6 +1,6 @@
 """The throttle of one device: it looks at holder and guests, lets the controller decide, and does what that says.
 
-Made when the first guest takes its seat beside a holder, `tick`ed by whoever has the clock, closed when either is gone.
+Made when the first guest takes its seat beside a holder, `tick`ed from outside, closed when either is gone.
 
     throttle = Throttle(holder, capacity_bytes)
     throttle.add(Seated("42", guest))
@@ -8,9 +8,9 @@ Made when the first guest takes its seat beside a holder, `tick`ed by whoever ha
     throttle.remove("42")                       # it computes at full duty again, bounded by its own limit alone
 
 The memory side acts at each tick, the duty once in a control period. Gating is done by asking the page for a pause,
-and the ranks of a gang are sent on at each tick until they meet, as in any pause; so a guest that somebody else is to
-pause, or to resume, is to be seen out or removed before that. A guest whose setting says that it has no room is gated
-here, and should be paused deeper by whoever can.
+and the ranks of a gang are sent on at each tick until they meet, as in any pause; so a guest that is to be paused or
+resumed otherwise is to be released or removed before that. A guest whose setting says that it has no room is gated
+here, and should be paused deeper from outside.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Throttle:
     """One device's holder and its guests. `own_bytes`: the holder's own limit; 0: none. `on_cores`: it is a cpu device,
     so the kernel says how long the holder stood in line, and guests go into its idle class.
 
-    Not if a guest is in a lane with the holder: who has the turn and is not let compute would keep the holder waiting.
+    Not if a guest is in a lane with the holder: a throttled guest in its turn would keep the holder waiting.
     """
 
     def __init__(self, holder: Task, capacity_bytes: int = 0, *, own_bytes: int = 0, on_cores: bool = False) -> None:
@@ -168,7 +168,7 @@ class Throttle:
         self._seated.pop(job_id).free()
 
     def release_when_paused(self, job_id: str) -> None:
-        """It is to be paused by somebody else, and stays as it is until then."""
+        """It is about to be paused, and stays throttled until then."""
         self._seated.pop(job_id)
 
     @property
@@ -189,7 +189,7 @@ class Throttle:
         guests = tuple(seated.sample(now_s) for seated in self._seated.values())
         sample = self._sample(guests, now_s)
         self._state, setting = adjust(self._state, sample, now_s, self._capacity_bytes)
-        for job_id, seated in self._seated.items():  # those who shrink before the one who grows
+        for job_id, seated in self._seated.items():  # guests that shrink before the holder grows
             seated.obey(setting.guests[job_id])
         if setting.holder_limit_bytes is not None:
             self._holder.set_limit(_lower_limit(setting.holder_limit_bytes, self._own_bytes))

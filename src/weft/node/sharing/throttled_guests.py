@@ -49,7 +49,7 @@ class ThrottleReports:
             _say(guest, reason, setting.slowdown if reason == setting.reason else None)
 
     def part_with(self, guest: Attempt) -> None:
-        """It is not held back any more, and goes on if it was to stand still. Who pauses or ends says that itself."""
+        """It is throttled no more, and runs on if it was gated. Pauses and exits are reported elsewhere."""
         said, _ = self._said.pop(guest.record.key, (SHARING, 0.0))
         if said != SHARING and guest.is_settled:
             _say(guest, SHARING, None)
@@ -66,7 +66,7 @@ class ThrottledGuests:
         self.comparisons = Comparisons(node_attempts)
         self._throttles: dict[Key, Throttle] = {}
         self._beside: dict[Key, Key] = {}
-        """The holder beside whom each guest is held back."""
+        """The holder for which each guest is throttled."""
         self._slowed: dict[Key, SeatedGuest] = {}
         """Guests that are held back without measuring: their holder makes no steps, or they have several."""
         self._pausing: dict[Key, float] = {}
@@ -114,7 +114,7 @@ class ThrottledGuests:
 
     def release_when_paused(self, attempt: Attempt, now_s: float) -> None:
         """It is about to pause. A guest is gated no more, but held back until it stands: on its way to the boundary,
-        and while its memory is moved, it would take the core from who goes on beside it."""
+        and while its memory is moved, it would take the core from jobs beside it."""
         self.comparisons.part_with(attempt)
         key = attempt.record.key
         is_held_back = key in self._beside or key in self._slowed
@@ -130,8 +130,8 @@ class ThrottledGuests:
             self.release(attempt)
 
     def release(self, attempt: Attempt) -> None:
-        """It stands, is about to end, or to hold devices itself: it is as if it had never been held back, nor had
-        guests that are."""
+        """Stop throttling: it paused, is ending, or now holds devices. Guests that were throttled for it are free
+        too."""
         self.comparisons.part_with(attempt)
         key = attempt.record.key
         self._pausing.pop(key, None)
@@ -147,7 +147,7 @@ class ThrottledGuests:
         attempt.was_throttled = False
 
     def _wanted(self) -> tuple[dict[Key, Key], set[Key]]:
-        """The holder beside whom each guest is to be held back, and guests who are to be so without measuring."""
+        """The holder for which each guest is to be throttled, and guests that are to be so without measuring."""
         beside, slowed = dict[Key, Key](), set[Key]()
         for guest in self._node_attempts:
             if not (guest.is_settled and guest.record.seat.is_guest and guest.record.seat.is_throttled):
@@ -253,7 +253,7 @@ def _is_on_cores(attempt: Attempt) -> bool:
 
 def _capacity_bytes(holder: Attempt) -> int:
     """What there is to divide: of each of its devices, if each of its tasks has one. Nothing where what is over a limit
-    would fail: guests were seated by what they need, and whoever grows is seen within a second."""
+    would fail: guests were seated by what they need, and growth is seen within a second."""
     launch, devices = holder.record.launch, holder.context.some(holder.record.devices)
     has_one_each = int(launch["devices_per_task"]) == 1
     is_ours = has_one_each and holder.context.kind.overflows and not launch.get("strict")

@@ -66,7 +66,7 @@ def supervise(folder: str) -> None:
     reach("shepherd-begun")
     become_subreaper()
     if not record(".", launch["boot_id"], os.getpid()):
-        return  # another one was first, or nobody may any more
+        return  # another shepherd was first, or none may start any more
     reach("shepherd-recorded")
     kills_before = counts(launch["oom_counters"])
     pid, code, message, input_fd = _start(launch)
@@ -91,7 +91,7 @@ def become_subreaper() -> None:
 
 
 def record(folder: str, boot_id: str, pid: int) -> bool:
-    """Say that this task exists and who tends it; False if somebody has said so already. It appears whole.
+    """Record that this task exists and its shepherd; False if that is recorded already. It appears whole.
 
     From this instant the attempt exists. Said with pid 0, it means that the task will never be started.
     """
@@ -205,7 +205,7 @@ def _enter(cgroup: str, is_required: bool) -> None:
 
 
 def _give_up(writing: int, message: str, hint: str, code: int) -> NoReturn:
-    """Say why: to whoever reads the output, and to the shepherd."""
+    """Say why: in the output, and to the shepherd."""
     text = f"error: {message}\n" + (f"hint: {hint}\n" if hint else "")
     os.write(2, text.encode("utf-8", "replace"))
     os.write(writing, marshal.dumps((code, message[:1000])))
@@ -219,7 +219,7 @@ def say_task(page: str, pid: int) -> None:
 
 
 def _say_started(page: str) -> None:
-    """Name us, who launched it: only now is the command really there."""
+    """Name ourselves as its launcher: only now is the command really there."""
     _say(page, layout.LAUNCHER_START, procfs.start_time(os.getpid()))
     _say(page, layout.LAUNCHER_PID, os.getpid())
 
@@ -286,9 +286,9 @@ def _write_status(code: int, message: str, oom: str) -> None:
     while True:
         try:
             write_status(".", code, message, by="shepherd", oom=oom, peak_bytes=peak_bytes)
-        except FileNotFoundError:  # somebody has removed the home folder, and nobody will ever ask
+        except FileNotFoundError:  # the home folder was removed: no coordinator will ask
             return
-        except OSError:  # a full disk; nobody else knows the status, so we wait for room
+        except OSError:  # a full disk; no other process knows the status, so we wait for room
             time.sleep(RETRY_S)
         else:
             reach("shepherd-status-named")

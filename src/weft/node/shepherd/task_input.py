@@ -1,4 +1,4 @@
-"""Input and a terminal for a task: what a shepherd does for whoever is attached, while it waits for the command's end.
+"""Input and a terminal for a task: what a shepherd does for attached clients while it waits for the command's end.
 
 A client connects to a socket of packets: b"i" and input, b"e" for the end of input, b"w" and a window's size. Several
 may be connected: the input is what all of them send, in the order in which it comes. Without a terminal, the input ends
@@ -44,7 +44,7 @@ def feed(pid: int, input_fd: int, launch: dict[str, Any]) -> int:
 
 
 def copy_rest(master: int, log: str) -> None:
-    """What is still in a terminal that nobody has open any more."""
+    """What is still in a terminal that no process has open any more."""
     output = open_log(log)
     with suppress(OSError):
         while piece := os.read(master, PIECE_BYTES):
@@ -68,7 +68,7 @@ class _Feeder:
         poll.register(woken, select.POLLIN)
         if len(self._clients) < MOST_CLIENTS:
             poll.register(self._listener, select.POLLIN)
-        for client in () if self._pending else self._clients.values():  # else the command is slower than who types
+        for client in () if self._pending else self._clients.values():  # else the command is slower than the typist
             poll.register(client, select.POLLIN)
         flags = (select.POLLIN if self._has_terminal else 0) | (select.POLLOUT if self._pending else 0)
         if self._sink >= 0 and flags:
@@ -90,7 +90,7 @@ class _Feeder:
             with suppress(OSError):
                 _append(self._output, os.read(self._sink, PIECE_BYTES))
         elif event & select.POLLHUP and self._has_terminal:
-            self._sink = -1  # nobody has the terminal open any more, and nobody ever will
+            self._sink = -1  # no process has the terminal open any more, and none ever will
         if event & (select.POLLOUT | select.POLLERR):
             self._push()
 
@@ -123,7 +123,7 @@ class _Feeder:
                 self._pending = self._pending[os.write(self._sink, self._pending) :]
         except BlockingIOError:
             return
-        except OSError:  # nobody reads it any more
+        except OSError:  # its reader is gone
             self._pending, self._is_ending = b"", not self._has_terminal
         if self._is_ending and self._sink >= 0:
             os.close(self._sink)

@@ -156,8 +156,8 @@ def make_page(path: Path | None) -> ControlPage:
 
 
 def remove_page(path: Path) -> None:
-    """Remove a task's page and those of its further ranks. Whoever has them open keeps what he sees."""
-    for each in [*further_pages(path), path]:  # its own last: as long as it is there, nobody makes a new one
+    """Remove a task's page and those of its further ranks. Processes that have them open keep what they see."""
+    for each in [*further_pages(path), path]:  # its own last: as long as it is there, no new one is made
         discard(each)
 
 
@@ -179,7 +179,7 @@ def step_of_leaving(path: Path) -> int | None:
 
 def _private_page() -> ControlPage:
     folder = private_folder()
-    # Nothing is replaced here, even if nobody seems to use it: containers may share /dev/shm, but not process numbers.
+    # Nothing is replaced here, even if it seems unused: containers may share /dev/shm, but not process numbers.
     names = chain([f"exec-{os.getpid()}.page"], (f"exec-{os.getpid()}-{number}.page" for number in count(2)))
     while True:
         with suppress(FileExistsError):
@@ -187,7 +187,7 @@ def _private_page() -> ControlPage:
 
 
 def _new_page(path: Path) -> ControlPage:
-    """A page that names who launches it: whoever sees it sees that it is in use."""
+    """A page that names its launcher, which shows that it is in use."""
     launcher = {layout.LAUNCHER_PID: os.getpid(), layout.LAUNCHER_START: start_time(os.getpid())}
     try:
         return create_page(str(path), {layout.ATTEMPT: 1, **launcher})
@@ -209,20 +209,20 @@ def _clear(path: Path) -> None:
     """Remove the page of a task that has ended; refuse to touch anything else."""
     try:
         with _opened(path) as page:
-            # Of two who find the same ended page, the second must not remove what the first put in its place.
+            # If two processes find the same ended page, the second must not remove what the first put in its place.
             _lock(page, path)
             if _is_at(path, page):
                 _refuse_if_used(path)
                 remove_page(path)
     except PageError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):  # else somebody has just removed it
+        if not isinstance(error.__cause__, FileNotFoundError):  # else it has just been removed
             raise InputError(str(error), f"it is left as it was; {ELSEWHERE}") from error
     except OSError as error:
         raise _not_made(path, error) from error
 
 
 def _lock(page: ControlPage, path: Path) -> None:
-    """The one who removes it needs a moment; one that keeps the lock for longer is up to something else."""
+    """Removing a page takes a moment; a lock that is held for longer has another purpose."""
     deadline = monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -258,7 +258,7 @@ def is_used(path: Path) -> bool:
 
 
 def _user(page: ControlPage) -> str:
-    """Who still uses this page; empty if nobody does."""
+    """Which process still uses this page; empty if none does."""
     if claimant := page.claimant():
         return f"process {claimant}"
     with suppress(DamagedPageError):

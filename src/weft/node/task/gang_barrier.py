@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 GRACE_S = 10.0
 LEAVING_S = 60.0  # for what a script does at its end, once it has saved
-LOOK_EVERY_S = 0.02  # new ranks and ends of processes wake nobody
+LOOK_EVERY_S = 0.02  # new ranks and ends of processes do not wake us
 POLL_S = 0.001
 
 
 @value
 class Meeting:
-    """The step to meet at, who is behind it and waits to be let on, and whether everyone stands there."""
+    """The step to meet at, which ranks wait behind it, and whether all ranks are there."""
 
     step: int
     laggards: tuple[int, ...]
@@ -157,11 +157,11 @@ def _let_leave(task: Task) -> None:
 
 def _refuse_if_superseded(ranks: list[Rank]) -> None:
     if any(rank.is_superseded for rank in ranks):
-        raise SupersededError("somebody else has asked this job for something else meanwhile", "ask again")
+        raise SupersededError("another program has asked this job for something else meanwhile", "ask again")
 
 
 def _go_back(task: Task, before: int) -> None:
-    """Leave the job as it was: running, or paused at the depth it had. What somebody else asked for stands."""
+    """Leave the job as it was: running, or paused at the depth it had. A request by another program stands."""
     if any(rank.is_superseded for rank in task.ranks):
         return
     if before == Depth.RUN:
@@ -191,13 +191,13 @@ def _without_boundary(task: Task, depth: int, began: float, grace_s: float) -> P
     if not task.roots:
         raise PauseRefusedError(f"{why}, and the page names no process to stop", "weft exec makes pages that do")
     count = task.stop()
-    whom = "its process where it was" if count == 1 else f"its {count} processes where they were"
-    reason = f"{why}: stopped {whom}"
+    stopped = "its process where it was" if count == 1 else f"its {count} processes where they were"
+    reason = f"{why}: stopped {stopped}"
     return Pause("stopped", Depth.NAMES[Depth.GATE], task.step, monotonic() - began, reason)
 
 
 class Gate:
-    """Asks the task's pages for a pause. A task that somebody else is to pause, or to resume, is to be let go before
+    """Asks the task's pages for a pause. A task that is to be paused or resumed otherwise is to be let go before
     that: what others ask it for stands."""
 
     def __init__(self, task: Task) -> None:
@@ -216,7 +216,7 @@ class Gate:
             self._meeting_step = send_on(gang, self._meeting_step).step
 
     def open(self) -> None:
-        """Unless somebody else has asked it for something since."""
+        """Unless it has been asked for something else since."""
         if self._is_ours:
             self.task.ask(Depth.RUN)
         self._is_shut = False
@@ -229,7 +229,7 @@ class Gate:
 
     @property
     def _is_ours(self) -> bool:
-        """It was gated here, and nobody else has asked it for something since."""
+        """It was gated here, and has not been asked for something else since."""
         if not self._is_shut or self.task.wanted != Depth.GATE:
             return False
         return not any(rank.is_superseded for rank in [*self.task.firsts, *self.task.ranks])

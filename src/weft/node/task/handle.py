@@ -128,7 +128,7 @@ class Task:
             rank.ask(depth, run_to)
 
     def wait(self, timeout_s: float) -> None:
-        """Until somebody has something new to say: a rank that has not answered yet, or whoever claims first."""
+        """Until there is news: from a rank that has not answered yet, or the first claim."""
         waiting_for = [rank for rank in self.ranks or [self._first(self._pages[0])] if not rank.has_answered]
         if waiting_for:
             waiting_for[0].wait(timeout_s)
@@ -162,7 +162,7 @@ class Task:
         """Run on from where it stands. A task that does not pause is left as it is."""
         self.ask(Depth.RUN)
         if self.is_stopped:
-            # Whose leader has ended is found by nobody else.
+            # Processes whose leader has ended are found in no other way.
             processes.go_on(self.roots | self._stopped | processes.children(self.known.shepherds))
         for page in self._pages:
             page.words[layout.STOPPED] = 0

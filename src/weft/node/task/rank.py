@@ -100,7 +100,7 @@ class Rank:
 
     @property
     def pid(self) -> int:
-        """Its process, as the kernel knows who holds the claim; 0 if that has ended."""
+        """Its process, by the claim that the kernel keeps; 0 if that has ended."""
         return max(0, self.page.claimant())  # below 0: it is in a container that we do not see into
 
     @property
@@ -131,8 +131,8 @@ class Rank:
 
     @property
     def position(self) -> RankPosition:
-        """Its step and whether it stands there, as two looks agree. A step that changes all the time is not a step that
-        anybody waits for."""
+        """Its step and whether it stands there, as two looks agree. A step that changes all the time is not one that
+        others wait for."""
         seen = self.look()
         for _ in range(LOOKS):
             before, seen = seen, self.look()
@@ -148,7 +148,7 @@ class Rank:
 
     @property
     def is_superseded(self) -> bool:
-        """Somebody else has asked it for something since."""
+        """It has been asked for something else since."""
         return self._asked is not None and self._asked != self.look().words[layout.REQUEST] >> 8
 
     def ask(self, depth: int, run_to: int = 0) -> None:
