@@ -12,15 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.node.sharing.controller import (
-    FIRST_DUTY,
-    REFRESH_S,
-    ControllerState,
-    GuestSample,
-    ThrottleSample,
-    ThrottleSetting,
-    adjust,
-)
+from weft.node.sharing.controller import FIRST_DUTY, REFRESH_S, adjust
+from weft.node.sharing.controller_state import ControllerState, GuestSample, ThrottleSample, ThrottleSetting
 from weft.node.sharing.memory_split import GRAIN_BYTES, Need, Peak, divided
 from weft.node.sharing.slowdown import PERIOD_S
 
@@ -87,8 +80,8 @@ def test_the_holder_is_seen_alone_before_any_guest_computes() -> None:
     first = next(index for index, setting in enumerate(seen) if setting.guests["2"].duty)
     assert all(setting.reason == "learning" for setting in seen[:first])
     assert seen[first].guests["2"].duty == FIRST_DUTY
-    assert device.state.baseline is not None
-    assert len(device.state.baseline.steps) >= 20
+    assert device.state.baseline.alone is not None
+    assert len(device.state.baseline.alone.steps) >= 20
 
 
 @pytest.mark.parametrize("idle", [0.2, 0.4, 0.7])
@@ -114,20 +107,20 @@ def test_beside_a_holder_that_always_computes_the_guest_gets_next_to_nothing() -
 def test_a_harm_that_begins_suddenly_is_answered_within_one_period() -> None:
     device = Device(beyond(1.0))
     device.run(40)
-    before = device.state.duties
+    before = device.state.guests.duties
     device.harm = lambda duty: 0.5 * duty
     assert device.run(1.4)[-1].guests["2"].duty == 0, "it stands still while it is looked at"
     device.run(1.4)
-    assert dict(device.state.duties)["2"] <= dict(before)["2"] // 2
+    assert dict(device.state.guests.duties)["2"] <= dict(before)["2"] // 2
 
 
 def test_a_machine_that_slows_down_is_not_the_guests_fault() -> None:
     device = Device(beyond(1.0))
     device.run(40)
-    before = dict(device.state.duties)["2"]
+    before = dict(device.state.guests.duties)["2"]
     device.drift = 1.2
     device.run(8)
-    assert dict(device.state.duties)["2"] >= before
+    assert dict(device.state.guests.duties)["2"] >= before
 
 
 def on_a_drifting_machine(harm: float, tau_s: float) -> tuple[float, float]:
@@ -251,7 +244,7 @@ def test_a_holder_that_goes_on_after_a_stall_is_learnt_from_its_next_step_on() -
     assert not holder.duty
     holder.step(0.1, 40)
     assert holder.duty
-    assert holder.state.baseline is not None
+    assert holder.state.baseline.alone is not None
 
 
 def test_a_holder_that_stalls_after_every_few_steps_is_learnt_all_the_same() -> None:
@@ -259,8 +252,8 @@ def test_a_holder_that_stalls_after_every_few_steps_is_learnt_all_the_same() -> 
     for _ in range(10):
         holder.step(0.2, 8)
         holder.idle(30)
-    assert holder.state.baseline is not None
-    assert max(holder.state.baseline.steps) == 0.2
+    assert holder.state.baseline.alone is not None
+    assert max(holder.state.baseline.alone.steps) == 0.2
 
 
 def test_a_holder_of_long_steps_is_not_taken_to_stall() -> None:
@@ -270,14 +263,14 @@ def test_a_holder_of_long_steps_is_not_taken_to_stall() -> None:
     holder.step(40.0, 22)
     assert holder.now_s - holder.gated_s == beside_s, "guests compute beside none but its first step"
     holder.step(40.0, 3)
-    assert holder.state.baseline is not None
+    assert holder.state.baseline.alone is not None
 
 
 def test_more_duty_goes_to_the_guest_that_makes_the_most_of_it() -> None:
     device = Device(beyond(0.6), names=("2", "3"))
     device.efficiency["3"] = 0.2
     device.run(60)
-    duties = dict(device.state.duties)
+    duties = dict(device.state.guests.duties)
     assert duties["2"] >= 4 * duties["3"]
 
 
@@ -302,9 +295,9 @@ def test_nobody_is_given_more_while_the_holder_is_slower_than_its_bound(
         device.harm, seen_s = harm, device.now_s + 2 * PERIOD_S
         until_s = device.now_s + 25
         while device.now_s < until_s:
-            before = dict(device.state.duties)
+            before = dict(device.state.guests.duties)
             device.tick()
-            is_raised = any(duty > before.get(name, FIRST_DUTY) for name, duty in device.state.duties)
+            is_raised = any(duty > before.get(name, FIRST_DUTY) for name, duty in device.state.guests.duties)
             lost = harm(sum(before.values()) / 100)
             assert not (is_raised and device.now_s > seen_s and lost > BOUND), (
                 f"raised from {before}, at {lost:.3f} slower"
@@ -345,7 +338,7 @@ def test_whatever_is_seen_duties_and_limits_are_within_bounds(
         state, setting = adjust(state, sample, now_s, capacity_bytes)
         assert setting.guests.keys() == {guest.job_id for guest in sample.guests}
         assert all(0 <= each.duty <= 100 for each in setting.guests.values())
-        assert all(1 <= duty <= 100 for _, duty in state.duties)
+        assert all(1 <= duty <= 100 for _, duty in state.guests.duties)
         assert all(each.has_room or each.duty == 0 for each in setting.guests.values())
         if setting.holder_limit_bytes is not None:
             limits = [each.limit_bytes for each in setting.guests.values() if each.has_room]

@@ -22,13 +22,13 @@ from types import TracebackType
 
 from weft.node.devices import sched_idle
 from weft.node.devices.cpu import RunQueue
-from weft.node.sharing.controller import (
+from weft.node.sharing.controller import adjust
+from weft.node.sharing.controller_state import (
     ControllerState,
     GuestSample,
     GuestSetting,
     ThrottleSample,
     ThrottleSetting,
-    adjust,
 )
 from weft.node.task.gang_barrier import Gate
 from weft.node.task.handle import Task
@@ -174,12 +174,12 @@ class Throttle:
     @property
     def is_tight(self) -> bool:
         """Whether the holder's limit is so low that a burst may well exceed it."""
-        return 0 < self._state.holder_bytes < ROOM_FOR_BURSTS * self._state.peak.bytes
+        return 0 < self._state.memory.holder_bytes < ROOM_FOR_BURSTS * self._state.memory.peak.bytes
 
     @property
     def is_burst_seen(self) -> bool:
         """Whether the holder needs more memory than at any tick until now."""
-        return self.is_tight and self._needed_bytes() > self._state.peak.bytes
+        return self.is_tight and self._needed_bytes() > self._state.memory.peak.bytes
 
     def tick(self, now_s: float) -> ThrottleSetting:
         """Look, decide, act. Costs some hundred microseconds; any rate above ten a second is fine."""

@@ -15,7 +15,8 @@ from weft.node.attempt.context import contained
 from weft.node.attempt.order import Wanted
 from weft.node.devices import sched_idle
 from weft.node.devices.occupancy import Key
-from weft.node.sharing.controller import FIRST_DUTY, LEARNING, NO_ROOM, SHARING, GuestSetting, ThrottleSetting
+from weft.node.sharing.controller import FIRST_DUTY
+from weft.node.sharing.controller_state import LEARNING, NO_ROOM, SHARING, GuestSetting, ThrottleSetting
 from weft.node.sharing.pair_comparison import Comparisons
 from weft.node.sharing.throttle import SeatedGuest, Throttle
 
