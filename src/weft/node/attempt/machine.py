@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from weft.core.errors import WeftError
+from weft.core.value import value
 from weft.node.attempt import records
 from weft.node.attempt.attempt import Attempt
 from weft.node.attempt.ending import begin_stop, end_unstarted, see_stop, stop
@@ -58,20 +59,33 @@ async def run_attempt(attempt: Attempt) -> None:
 
 
 async def take_step(attempt: Attempt) -> None:
-    """Look at how it stands, and do one thing."""
+    """Observe the attempt, and take its next step."""
     shepherd_states = [task.look() for task in attempt.tasks]
-    if attempt.state is not AttemptState.WAITING and all(state in OVER for state in shepherd_states):
-        await attempt.end()
-    elif attempt.why_given_up:
-        await attempt.be_lost()
-    elif attempt.state is not AttemptState.STOPPING and _is_broken(attempt, shepherd_states):
-        await stop(attempt, 0.0 if ShepherdState.LOST in shepherd_states else attempt.context.graces.stop_grace_s)
-    elif action := ACTIONS.get((attempt.state, attempt.order.wanted)):
+    if action := next_action(attempt.state, attempt.order.wanted, _observed(attempt, shepherd_states)):
         await action(attempt, shepherd_states)
 
 
-def _is_broken(attempt: Attempt, shepherd_states: ShepherdStates) -> bool:
+@value
+class Observed:
+    """What is seen of an attempt, besides its state."""
+
+    is_over: bool = False
+    """It was launched, and none of its tasks runs, nor ever will again."""
+    is_given_up: bool = False
+    is_broken: bool = False
     """A rank of its gang has failed, or is lost: the others would wait for it for ever."""
+
+
+def _observed(attempt: Attempt, shepherd_states: ShepherdStates) -> Observed:
+    seen = Observed(
+        is_over=attempt.state is not AttemptState.WAITING and all(state in OVER for state in shepherd_states),
+        is_given_up=bool(attempt.why_given_up),
+    )
+    is_settled = seen.is_over or seen.is_given_up or attempt.state is AttemptState.STOPPING
+    return seen if is_settled else replace(seen, is_broken=_is_broken(attempt, shepherd_states))
+
+
+def _is_broken(attempt: Attempt, shepherd_states: ShepherdStates) -> bool:
     failed = any(task.status and task.status.exit_code and not _has_left(task) for task in attempt.tasks)
     return failed or ShepherdState.LOST in shepherd_states or ShepherdState.BARRED in shepherd_states
 
@@ -80,6 +94,19 @@ def _has_left(task: ShepherdHandle) -> bool:
     """It has saved and ended, as it was asked to; the other ranks are about to."""
     is_so_by_code = task.status is not None and task.status.exit_code == LEFT_EXIT_CODE
     return is_so_by_code and step_of_leaving(task.page_path) is not None
+
+
+async def end(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
+    await attempt.end()
+
+
+async def lose(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
+    await attempt.be_lost()
+
+
+async def stop_broken(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
+    """At once where a task is lost: it cannot be asked to end."""
+    await stop(attempt, 0.0 if ShepherdState.LOST in shepherd_states else attempt.context.graces.stop_grace_s)
 
 
 async def launch(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
@@ -164,3 +191,14 @@ ACTIONS: dict[tuple[AttemptState, Wanted], Action] = {
     (AttemptState.STOPPING, Wanted.PAUSE): see_stop,
     (AttemptState.STOPPING, Wanted.STOP): see_stop,
 }
+
+
+def next_action(state: AttemptState, wanted: Wanted, observed: Observed) -> Action | None:
+    """What to do now; None: nothing before something changes. Pure."""
+    if observed.is_over:
+        return end
+    if observed.is_given_up:
+        return lose
+    if observed.is_broken and state is not AttemptState.STOPPING:
+        return stop_broken
+    return ACTIONS.get((state, wanted))
