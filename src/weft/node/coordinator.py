@@ -280,7 +280,7 @@ class Coordinator:
     async def _watch_guests(self) -> None:
         while True:
             await asyncio.sleep(self._throttled_guests.rest_s)
-            with contained("guests are not held back"):
+            with contained("guests are not throttled"):
                 self._throttled_guests.glance(asyncio.get_running_loop().time())
 
     async def _tick(self) -> None:

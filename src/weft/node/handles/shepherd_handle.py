@@ -42,7 +42,7 @@ class ShepherdState(enum.Enum):
     """What can be seen of a task."""
 
     ABSENT = "no shepherd has recorded it"
-    TENDED = "its shepherd lives"
+    SUPERVISED = "its shepherd lives"
     ORPHANED = "its shepherd was killed, but we are its parent now"
     ENDED = "it has a status"
     BARRED = "it was never started, and never will be"
@@ -169,7 +169,7 @@ class ShepherdHandle:
 
     @property
     def shepherd_pids(self) -> set[int]:
-        """Of those that live: the one that tends it, and one that may be about to."""
+        """Of those that live: the one that runs it, and one that may be about to."""
         return {one.pid for one in (self.shepherd, self._spawned) if one and self._lives(one)}
 
     @property
@@ -197,8 +197,8 @@ class ShepherdHandle:
     @property
     def is_orphaned(self) -> bool:
         """Its shepherd was killed, and we are its parent now."""
-        is_untended = self.shepherd is not None and self.shepherd.pid != 0 and not self._lives(self.shepherd)
-        return is_untended and not self._has_status() and self._is_our_child()
+        has_no_shepherd = self.shepherd is not None and self.shepherd.pid != 0 and not self._lives(self.shepherd)
+        return has_no_shepherd and not self._has_status() and self._is_our_child()
 
     def _has_status(self) -> bool:
         try:
@@ -222,7 +222,7 @@ class ShepherdHandle:
     def _look(self) -> ShepherdState:
         self.shepherd = self.shepherd or records.read_shepherd(self.folder)
         if self.shepherd and self._is_of_this_boot and self._watch(self.shepherd.pid):
-            return ShepherdState.TENDED
+            return ShepherdState.SUPERVISED
         self.status = self.status or records.read_status(self.folder)
         if self.status:
             return ShepherdState.ENDED

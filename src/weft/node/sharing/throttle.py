@@ -131,7 +131,7 @@ class SeatedGuest:
         if not why:
             sched_idle.idle(roots, but_not)
         elif not sched_idle.lighten(roots, but_not):
-            log.warning("job %s is held back by its duty alone: %s", self.job_id, why)
+            log.warning("job %s is throttled by its duty alone: %s", self.job_id, why)
             return
         self._is_idle = True
 

@@ -1,4 +1,4 @@
-"""Guests that are throttled so that the holder of their devices runs as if alone: which, beside whom, and since when.
+"""Guests that are throttled so that the holder of their devices runs as if alone: which guests, and for which holder.
 
 There is one throttle for each holder with such guests, made and ended as attempts start, pause and end. A guest alone
 computes at its full duty. Changes are reported, to be read in the guest's history.
@@ -30,7 +30,7 @@ SOONEST_S = 10.0
 TICK_S, GLANCE_S = 0.1, 0.005
 """Two hundred glances a second take some 3 % of a core, so there are none where no burst is to be feared."""
 PATIENCE_S = 2.0
-"""For a guest that is to pause and stays held back; or half of the time it has to come to a step boundary."""
+"""For a guest that is to pause and stays throttled; or half of the time it has to come to a step boundary."""
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +69,9 @@ class ThrottledGuests:
         self._beside: dict[Key, Key] = {}
         """The holder for which each guest is throttled."""
         self._slowed: dict[Key, SeatedGuest] = {}
-        """Guests that are held back without measuring: their holder makes no steps, or they have several."""
+        """Guests that are throttled without measuring: their holder makes no steps, or they have several."""
         self._pausing: dict[Key, float] = {}
-        """Guests that are to pause and have not yet, and until when they are held back meanwhile."""
+        """Guests that are to pause and have not yet, and until when they are throttled meanwhile."""
         self._reports = ThrottleReports()
         self._ticked_s = -math.inf
 
@@ -98,7 +98,7 @@ class ThrottledGuests:
             self._close(key)
         for key, holder in beside.items():
             if key not in self._beside:
-                with contained(f"job {key[0]} is not held back"):
+                with contained(f"job {key[0]} is not throttled"):
                     self._add(key, holder)
         for key in slowed - self._slowed.keys():
             with contained(f"job {key[0]} is not slowed"):
@@ -109,12 +109,12 @@ class ThrottledGuests:
                 with contained("it is not let go", attempt):
                     self.release(attempt)
         for holder, throttle in list(self._throttles.items()):
-            with contained(f"guests of job {holder[0]} are not held back"):
+            with contained(f"guests of job {holder[0]} are not throttled"):
                 self._report_throttling(holder, throttle.tick(now_s), now_s)
         self.comparisons.tick(now_s)
 
     def release_when_paused(self, attempt: Attempt, now_s: float) -> None:
-        """It is about to pause. A guest is gated no more, but held back until it stands: on its way to the boundary,
+        """It is about to pause. A guest is gated no more, but throttled until it stands: on its way to the boundary,
         and while its memory is moved, it would take the core from jobs beside it."""
         self.comparisons.part_with(attempt)
         key = attempt.record.key
@@ -212,7 +212,7 @@ class ThrottledGuests:
         self._freed(key)
 
     def _freed(self, key: Key) -> None:
-        """It may be held back anew."""
+        """It may be throttled anew."""
         if attempt := self._node_attempts.attempts.get(key):
             self._reports.part_with(attempt)
             attempt.is_throttled = attempt.was_throttled = False
@@ -241,7 +241,7 @@ def _has_burst(throttle: Throttle) -> bool:
 
 
 def _is_held_up(holder: Attempt, guest: Attempt) -> bool:
-    """Whether it is to be as if alone. With one in its own lane it takes turns: held back in its turn, the guest would
+    """Whether it is to be as if alone. With one in its own lane it takes turns: throttled in its turn, the guest would
     keep it waiting."""
     is_in_one_lane = bool(holder.record.lane) and holder.record.lane == guest.record.lane
     return holder.is_settled and not holder.record.seat.is_guest and not is_in_one_lane
