@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from weft.system import supervisor
+from weft.system import supervisor as supervisors
 from weft.system.supervisor import Supervisor
 
 
@@ -29,7 +29,7 @@ def fail(error: BaseException | None) -> None:
 def test_whatever_ends_a_task_it_is_started_again(
     monkeypatch: pytest.MonkeyPatch, error: BaseException | None, says: str
 ) -> None:
-    monkeypatch.setattr(supervisor, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(supervisors, "FIRST_WAIT_S", 0.0)
 
     async def story() -> None:
         supervisor, lives, is_back = Supervisor(), list[int](), asyncio.Event()
@@ -48,7 +48,7 @@ def test_whatever_ends_a_task_it_is_started_again(
         (warning,) = supervisor.warnings()
         assert "the task work failed and was started again, 2 times now" in warning
         assert says in warning
-        monkeypatch.setattr(supervisor, "STEADY_S", -1.0)
+        monkeypatch.setattr(supervisors, "STEADY_S", -1.0)
         assert supervisor.warnings() == [], "it has run for long enough since"
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -64,11 +64,11 @@ def test_the_wait_doubles_up_to_a_bound() -> None:
         supervisor._note("work", "it ended", None)
         waits.append(supervisor._wait_s("work"))
     assert waits[:4] == [0.1, 0.2, 0.4, 0.8]
-    assert waits[-1] == supervisor.LONGEST_WAIT_S
+    assert waits[-1] == supervisors.LONGEST_WAIT_S
 
 
 def test_other_tasks_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(supervisors, "FIRST_WAIT_S", 0.0)
 
     async def story() -> None:
         supervisor, counts = Supervisor(), {"good": 0, "bad": 0}
