@@ -24,8 +24,8 @@ from opportunistic import PARTS as OPPORTUNISTIC
 from opportunistic import by_duty_alone
 from packing_under_load import packing_under_load
 from pair import task_of, wait_until
-from weft.node import usage
-from weft.node.task import Task
+from weft.node.devices.cpu import cpu_times_s
+from weft.node.task.handle import Task
 from weft.runtime.allocator import library_path
 
 JOB = str(Path(__file__).with_name("share_job.py"))
@@ -128,7 +128,7 @@ def made(tasks: Sequence[Task], wait: Callable[[], object]) -> Made:
 
 
 def _done(tasks: Sequence[Task]) -> list[tuple[float, int]]:
-    computed_s = usage.cpu_times_s({at: task.roots for at, task in enumerate(tasks)})
+    computed_s = cpu_times_s({at: task.roots for at, task in enumerate(tasks)})
     return [(computed_s[at], task.step) for at, task in enumerate(tasks)]
 
 

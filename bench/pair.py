@@ -12,8 +12,8 @@ from pathlib import Path
 
 import weft
 from live import weft_here
-from weft.node import usage
-from weft.node.task import Task, attach
+from weft.node.devices.cpu import cpu_times_s
+from weft.node.task.handle import Task, attach
 from weft.runtime.page import layout
 
 JOB = str(Path(__file__).with_name("opportunistic_job.py"))
@@ -120,7 +120,7 @@ class Pair:
         return Block(*rates_hz, (self._guest_computed_s() - before_s) / (time.monotonic() - begun_s))
 
     def _guest_computed_s(self) -> float:
-        return usage.cpu_times_s({0: self.guest.roots})[0]
+        return cpu_times_s({0: self.guest.roots})[0]
 
     def _rates_hz(self, tasks: list[Task], seconds: float) -> list[float]:
         """From step to step, which is exact; of who makes few of them, by the time that passes."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import stepping
 from figures import Figure
-from weft.node.task import attach
+from weft.node.task.handle import attach
 from weft.runtime.allocator import library_path
 
 HERE = Path(__file__).parent

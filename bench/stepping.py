@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from figures import Figure
-from weft.node.launch import environment
-from weft.node.task import Task, attach
+from weft.node.devices.preload import environment
+from weft.node.task.handle import Task, attach
 from weft.runtime.page import layout
 from weft.runtime.page.page_file import create
 

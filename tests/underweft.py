@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from waiting import PATIENCE_S, wait_until
-from weft.node.task import Task, attach
+from weft.node.task.handle import Task, attach
 
 SCRIPTS = Path(__file__).parent / "scripts"
 MARKED_STEPS = re.compile(r"^# steps: (\d+)", re.MULTILINE)

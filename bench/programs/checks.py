@@ -18,7 +18,7 @@ import underweft
 from live import weft_here
 from underweft import Running, environment, page_folder, under_weft
 from weft.core.errors import WeftError
-from weft.node.pausing import PauseRefusedError
+from weft.node.task.gang_barrier import PauseRefusedError
 
 COMPANION = HERE / "companion.py"
 LEAN = HERE.parent.parent / "tests" / "lean"

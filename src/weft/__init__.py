@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from weft.client import Client
     from weft.core.values import JobSpec
-    from weft.node.task import attach
+    from weft.node.task.handle import attach
     from weft.policies.order.keyed import KeyedOrder
     from weft.policies.policy import Policy
     from weft.runtime.sdk import checkpoint, init, report, step, steps
@@ -41,7 +41,7 @@ HOMES = {
     "Policy": "weft.policies.policy",
     "Trace": "weft.sim.trace",
     "TraceJob": "weft.sim.trace",
-    "attach": "weft.node.task",
+    "attach": "weft.node.task.handle",
     "simulate": "weft.sim.api",
 }
 """Loaded when first asked for: numpy alone takes longer to load than `weft --version` may, and may not be there."""

@@ -19,7 +19,7 @@ import weft
 from waiting import state_of, wait_until
 from weft.client import Client, NotRunningError, UnreachableError
 from weft.core.errors import InputError, WeftError
-from weft.node.launch import INJECT
+from weft.node.devices.preload import INJECT
 from weft.system.home import Home
 
 JOB = {"id": "1", "state": "SUCCEEDED", "exit_code": 0}

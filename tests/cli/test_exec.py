@@ -17,7 +17,7 @@ from command import Weft, command_line
 from typist import Typist
 
 from waiting import PATIENCE_S, state_of, wait_until
-from weft.node import bounds
+from weft.node.exec import command_limits
 from weft.runtime.page import lane_page
 
 MEMORY = "/dev/shm"  # noqa: S108 - a tmpfs
@@ -262,7 +262,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(
 def test_bounds_that_make_no_sense_are_refused(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, words: list[str], error: str, hint: str
 ) -> None:
-    monkeypatch.setattr(bounds, "the_library", lambda: ("/somewhere/libweft.so", ""))
+    monkeypatch.setattr(command_limits, "the_library", lambda: ("/somewhere/libweft.so", ""))
     test_what_cannot_be_done_is_refused_before_anything_starts(weft, [*words, "true"], error, hint)
 
 
@@ -281,7 +281,7 @@ def test_bounds_that_make_no_sense_are_refused(
 def test_a_foreign_file_is_no_lane_and_stays_as_it_is(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
 ) -> None:
-    monkeypatch.setattr(bounds, "the_library", lambda: ("/somewhere/libweft.so", ""))
+    monkeypatch.setattr(command_limits, "the_library", lambda: ("/somewhere/libweft.so", ""))
     with tempfile.NamedTemporaryFile(dir=MEMORY, prefix="weft-test-") as file:
         file.write(content)
         file.flush()
@@ -298,7 +298,7 @@ def test_a_foreign_file_is_no_lane_and_stays_as_it_is(
 def test_what_needs_the_library_is_refused_without_it(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    monkeypatch.setattr(bounds, "the_library", lambda: ("", "weft was installed without its native library"))
+    monkeypatch.setattr(command_limits, "the_library", lambda: ("", "weft was installed without its native library"))
     option = next(word for word in reversed(words) if word.startswith("--"))
     error = f"{option} is not available: weft was installed without"
     test_what_cannot_be_done_is_refused_before_anything_starts(weft, [*words, "true"], error, "weft doctor")

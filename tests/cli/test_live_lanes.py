@@ -12,7 +12,8 @@ from livehome import Live
 from underweft import environment
 from waiting import PATIENCE_S, wait_until
 from weft.client import Client
-from weft.node.task import RankStatus, attach
+from weft.node.task.handle import attach
+from weft.node.task.rank import RankStatus
 from weft.runtime.allocator import library_path
 
 pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")

@@ -11,7 +11,7 @@ from livehome import Live, has_gone
 
 from waiting import PATIENCE_S
 from weft.client import Client
-from weft.node.bounds import the_library
+from weft.node.exec.command_limits import the_library
 from weft.runtime.allocator import VERSION
 
 PROMISED = {

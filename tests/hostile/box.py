@@ -18,8 +18,8 @@ from sandbox import Done, Sandbox
 from underweft import bare
 from waiting import wait_until
 from weft.client.unix_http import Connection
-from weft.node.cgroups import find_fences
-from weft.node.strays import end_left_over
+from weft.node.fence.cgroups import find_fences
+from weft.node.handles.children import end_leftover_cgroups
 from weft.system.home import Home
 
 Attack = Callable[[str], AbstractContextManager[None]]
@@ -209,7 +209,7 @@ class Box:
             self.weft("down", "--stop-jobs")
         self.sandbox.close()
         fences = find_fences("auto", self.home.root)
-        end_left_over(fences.left_over(()))
+        end_leftover_cgroups(fences.left_over(()))
         fences.remove()
 
 

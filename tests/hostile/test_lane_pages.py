@@ -23,7 +23,7 @@ from members import Member, alone, lane_folder
 
 from underweft import bare
 from waiting import PATIENCE_S, state_of, wait_until
-from weft.node.bounds import the_library
+from weft.node.exec.command_limits import the_library
 from weft.runtime.page import lane_page
 
 ALL_ONES = (1 << 64) - 1

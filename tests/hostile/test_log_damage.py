@@ -29,7 +29,7 @@ from weft.control.store.repair import Repaired, repair, restore
 from weft.control.store.replay import load_control_state
 from weft.core.errors import WeftError
 from weft.core.snapshot import snapshot
-from weft.node.records import read_record, write_record
+from weft.node.attempt.records import read_record, write_record
 from weft.system.home import Home
 from weft.system.runtime_dir import SHARED_MEMORY
 

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 from weft.client import Client
 from weft.core.errors import WeftError
-from weft.node.task import Task, attach
-from weft.node.throttling import Steps
+from weft.node.sharing.throttle import StepDurations
+from weft.node.task.handle import Task, attach
 from weft.system.home import Home
 
 ROUNDS, BLOCK_S, LOOK_S = 3, 4.0, 0.2
@@ -119,7 +119,7 @@ class Observation:
 
 
 def _median_s(task: Task) -> float:
-    steps, durations_s, until_s = Steps(task), list[float](), time.monotonic() + BLOCK_S
+    steps, durations_s, until_s = StepDurations(task), list[float](), time.monotonic() + BLOCK_S
     steps.new_durations_s()
     while time.monotonic() < until_s:
         time.sleep(LOOK_S)

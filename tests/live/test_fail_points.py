@@ -11,12 +11,13 @@ from chaos import Chaos
 from waiting import wait_until
 from weft.control.loop import writer
 from weft.control.store import log_store as store
-from weft.node import coordinator, tending
+from weft.node import coordinator
+from weft.node.shepherd.supervise import FAIL_POINTS
 
 POINTS = {
     "control": (*store.FAIL_POINTS, *writer.FAIL_POINTS),
     "coordinator": coordinator.FAIL_POINTS,
-    "shepherd": tending.FAIL_POINTS,
+    "shepherd": FAIL_POINTS,
 }
 
 

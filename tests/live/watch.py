@@ -15,8 +15,9 @@ from typing import Any
 from weft.client import Client
 from weft.core.errors import WeftError
 from weft.core.memory import Memory, needed_bytes
-from weft.node import idling, usage
-from weft.node.task import Task, attach
+from weft.node.devices import sched_idle
+from weft.node.devices.cpu import SYSTEM, TICKS_HZ, USER
+from weft.node.task.handle import Task, attach
 from weft.runtime import procfs
 from weft.runtime.page import layout
 from weft.runtime.page.layout import Depth
@@ -70,7 +71,7 @@ class Load:
 def _used_s(pid: int) -> float:
     """By itself alone."""
     fields = procfs.fields(pid)
-    return sum(int(fields[each]) for each in (usage.USER, usage.SYSTEM)) / usage.TICKS_HZ if fields else 0.0
+    return sum(int(fields[each]) for each in (USER, SYSTEM)) / TICKS_HZ if fields else 0.0
 
 
 def _busy_s() -> float:
@@ -178,7 +179,7 @@ class Watcher:
                         self._look_at_page(job, task)
 
     def _look_at_page(self, job: Job, task: Task) -> None:
-        classes = {os.sched_getscheduler(thread) for thread in idling.threads(processes.family(task.roots))}
+        classes = {os.sched_getscheduler(thread) for thread in sched_idle.threads(processes.family(task.roots))}
         limit_bytes = {rank.words[layout.LIMIT] for rank in task.ranks}
         own_bytes = (job["memory"]["limit_bytes"] or 0) // job["ntasks"]
         is_free = task.duty == 100 and classes <= {os.SCHED_OTHER} and limit_bytes <= {own_bytes}

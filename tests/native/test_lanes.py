@@ -14,7 +14,7 @@ from compiled import NATIVE, build
 
 from underweft import SCRIPTS, bare, environment, marked_steps, page_folder, under_weft
 from waiting import PATIENCE_S
-from weft.node.task import RankStatus
+from weft.node.task.rank import RankStatus
 from weft.runtime.allocator import library_path
 
 LIBRARY = tuple(source.name for source in sorted(NATIVE.glob("*.c")))

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from waiting import PATIENCE_S, state_of, wait_until
-from weft.node.cgroups import find_fences
-from weft.node.fencing import Tree, end_tree, members
-from weft.node.strays import end_left_over
+from weft.node.fence.cgroups import find_fences
+from weft.node.fence.process_tree import Tree, end_tree, members
+from weft.node.handles.children import end_leftover_cgroups
 from weft.system.home import Home
 
 COORDINATOR = [sys.executable, "-m", "weft.node.coordinator"]
@@ -244,7 +244,7 @@ class Node:
         marks = {f"{self.run}/{job}.{attempt}.{task}" for job in "123" for attempt in (1, 2, 3) for task in (0, 1)}
         end_tree(Tree(marks=frozenset(marks)))
         shutil.rmtree(self.run)
-        end_left_over(self.fences.left_over(()))
+        end_leftover_cgroups(self.fences.left_over(()))
         self.fences.remove()
 
 

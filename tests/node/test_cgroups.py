@@ -13,9 +13,11 @@ import pytest
 
 from waiting import wait_until
 from weft.core.errors import WeftError
-from weft.node import cgroup_fork, cgroups
-from weft.node.cgroups import Fences, find_fences, own_cgroups
-from weft.node.strays import end_left_over
+from weft.node.fence import cgroups
+from weft.node.fence.cgroups import Fences, find_fences, own_cgroups
+from weft.node.handles.children import end_leftover_cgroups
+from weft.node.shepherd import command
+from weft.node.shepherd.command import enter, fork_into
 
 UNIFIED = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw"
 HYBRID = (
@@ -71,7 +73,7 @@ def fences(tmp_path: Path) -> Iterator[Fences]:
     if not found.folder:
         pytest.skip(f"no cgroup can be had here: {found.why_not}")
     yield found
-    end_left_over(found.left_over(()))
+    end_leftover_cgroups(found.left_over(()))
     found.remove()
 
 
@@ -84,10 +86,10 @@ def cgroup(fences: Fences) -> str:
 
 def inside(cgroup: str, source: str) -> int:
     """The pid of a Python that runs this in the cgroup."""
-    pid, is_inside = cgroup_fork.fork_into(cgroup)
+    pid, is_inside = fork_into(cgroup)
     if pid == 0:
         if not is_inside:
-            cgroup_fork.enter(cgroup)
+            enter(cgroup)
         os.execv(sys.executable, [sys.executable, "-c", source])  # noqa: S606
     return pid
 
@@ -123,7 +125,7 @@ def test_a_child_is_in_it_from_its_first_instant_and_without_clone3_before_its_c
 ) -> None:
     says = "import os; os._exit('/1.1.0\\n' not in open('/proc/self/cgroup').read())"
     assert os.waitpid(inside(cgroup, says), 0)[1] == 0
-    monkeypatch.setattr(cgroup_fork, "CLONE3", 100_000)
+    monkeypatch.setattr(command, "CLONE3", 100_000)
     assert os.waitpid(inside(cgroup, says), 0)[1] == 0
 
 
@@ -144,7 +146,7 @@ def test_whatever_its_processes_make_of_it_they_are_killed_and_it_is_removed(cgr
 
 
 def test_one_who_kills_the_cgroup_it_was_moved_into_leaves_it_first(cgroup: str) -> None:
-    source = f"from weft.node import cgroups; cgroups.kill({cgroup!r}); print('lives')"
+    source = f"from weft.node.fence import cgroups; cgroups.kill({cgroup!r}); print('lives')"
     moved = subprocess.Popen(
         [sys.executable, "-c", f"import sys; sys.stdin.readline(); {source}"],
         stdin=subprocess.PIPE,
@@ -163,7 +165,7 @@ def test_two_homes_never_touch_each_others_cgroups(fences: Fences, cgroup: str, 
     cgroups.make(f"{other.folder}/1.1.0")
     assert other.left_over(()) == [f"{other.folder}/1.1.0"]
     assert other.left_over({("1", 1)}) == []
-    end_left_over(other.left_over(()))
+    end_leftover_cgroups(other.left_over(()))
     other.remove()
     assert not Path(other.folder).exists()
     assert Path(cgroup).exists()
@@ -174,10 +176,10 @@ def test_two_homes_never_touch_each_others_cgroups(fences: Fences, cgroup: str, 
 AS_A_USER = """
 import os, sys
 from pathlib import Path
-from weft.node import cgroup_fork
-from weft.node.cgroups import find_fences
+from weft.node.shepherd.command import enter
+from weft.node.fence.cgroups import find_fences
 if sys.argv[1]:
-    cgroup_fork.enter(sys.argv[1])
+    enter(sys.argv[1])
 os.setgid(1000), os.setuid(1000)
 fences = find_fences("auto", Path("/"))
 print(fences.folder and "cgroup" or fences.why_not)

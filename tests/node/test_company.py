@@ -13,8 +13,8 @@ import pytest
 from nodes import Message, Node
 
 from waiting import state_of, wait_until
-from weft.node import idling
-from weft.node.task import Task, attach
+from weft.node.devices import sched_idle
+from weft.node.task.handle import Task, attach
 from weft.runtime.allocator import library_path
 from weft.runtime.page import layout
 from weft.runtime.page.layout import Depth
@@ -229,7 +229,7 @@ def test_what_a_throttle_has_set_is_undone_when_the_guest_is_alone_and_when_it_h
     pid = node.daemon.next("started", "2")["pids"][0]
     with attach(node.run / "2.1.0.page") as task:
         wait_until(lambda: is_held_back(task), "it is held back")
-        if not idling.why_not([pid]):
+        if not sched_idle.why_not([pid]):
             wait_until(lambda: os.sched_getscheduler(pid) == os.SCHED_IDLE, "it is in the idle class")
         node.order("pause", needs_bytes=0)
         node.daemon.next("paused")
@@ -264,7 +264,7 @@ def test_a_guest_that_is_to_pause_is_held_back_on_its_way_to_the_boundary_but_no
     stay, does = node.folder / "stay", node.folder / "stay-does"
     begin(node, stepping(node, "2", LINGERING, (str(stay),), seat=THROTTLED))
     pid = node.daemon.next("started", "2")["pids"][0]
-    if idling.why_not([pid]):
+    if sched_idle.why_not([pid]):
         pytest.skip("nobody may use the idle class here")
     stay.touch()
     wait_until(does.exists, "it is inside a step")

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.core.gain import CONFIDENCE, Gain, Outcome, judge
-from weft.node.comparison import MOST_ROUNDS, OF_A_ROUND, Comparison, Counted, Phase, Rates, Stretch
+from weft.node.sharing.pair_comparison import (
+    MOST_ROUNDS,
+    OF_A_ROUND,
+    Comparison,
+    ComparisonPhase,
+    Counted,
+    PhaseRates,
+    PhaseStretch,
+)
 
 MARGIN = 0.05
 Load = Callable[[int], float]
@@ -22,9 +30,13 @@ def compared(load: Load, holder: float, guest: float, noise: Callable[[], float]
     while not comparison.is_done:
         at, phase = len(comparison.phases), comparison.phase
         factor = load(at)
-        rates = Rates(
-            0.0 if phase is Phase.GUEST else 100 * factor * noise() * (holder if phase is Phase.BOTH else 1.0),
-            0.0 if phase is Phase.HOLDER else 40 * factor * noise() * (guest if phase is Phase.BOTH else 1.0),
+        rates = PhaseRates(
+            0.0
+            if phase is ComparisonPhase.GUEST
+            else 100 * factor * noise() * (holder if phase is ComparisonPhase.BOTH else 1.0),
+            0.0
+            if phase is ComparisonPhase.HOLDER
+            else 40 * factor * noise() * (guest if phase is ComparisonPhase.BOTH else 1.0),
         )
         comparison = comparison.after(rates)
     return judge([each.share for each in comparison.results()], MARGIN), len(comparison.phases)
@@ -84,8 +96,8 @@ def test_what_is_clear_is_decided_soon_though_it_is_noisy(holder: float, guest: 
     assert sorted(phases for _, phases in found)[100] <= 6 * OF_A_ROUND + 1
 
 
-def stretch(*looks: tuple[int, float], begun: tuple[int, float] = (10, 0.0)) -> Stretch:
-    found = Stretch()
+def stretch(*looks: tuple[int, float], begun: tuple[int, float] = (10, 0.0)) -> PhaseStretch:
+    found = PhaseStretch()
     for step, stepped_s in looks:
         found = found.seen(Counted(step, stepped_s), Counted(*begun), begun[1])
     return found

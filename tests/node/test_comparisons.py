@@ -12,7 +12,7 @@ from test_company import GUEST, HOLDER, begin, tell_over
 
 from waiting import wait_until
 from weft.core.gain import Outcome, Share, judge
-from weft.node.task import attach
+from weft.node.task.handle import attach
 from weft.runtime.page.layout import Depth
 
 LOADED = """

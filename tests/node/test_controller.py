@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.node.controller import FIRST_DUTY, REFRESH_S, State, adjust
-from weft.node.controls import Guest, Sample, Setting
-from weft.node.evidence import PERIOD_S
-from weft.node.limits import GRAIN_BYTES, Need, Peak, divided
+from weft.node.sharing.controller import FIRST_DUTY, REFRESH_S, adjust
+from weft.node.sharing.controller_state import ControllerState, GuestSample, ThrottleSample, ThrottleSetting
+from weft.node.sharing.memory_split import GRAIN_BYTES, Need, Peak, divided
+from weft.node.sharing.slowdown import PERIOD_S
 
 MB = 1 << 20
 STEP_S, TICK_S = 0.04, 0.1
@@ -29,14 +29,14 @@ class Device:
     def __init__(self, harm: Callable[[float], float], *, noise: float = 0.0, names: tuple[str, ...] = ("2",)) -> None:
         self.harm, self.noise, self.names = harm, noise, names
         self.is_idle, self.is_counted = False, False
-        self.chance, self.state, self.now_s = random.Random(1), State(), 0.0
+        self.chance, self.state, self.now_s = random.Random(1), ControllerState(), 0.0
         self.duties = dict.fromkeys(names, 100)
         self.drift = 1.0
         self.efficiency = dict.fromkeys(names, 1.0)
         self.lost_s = self.alone_s = 0.0
         self.computed_s = 0.0
 
-    def tick(self) -> Setting:
+    def tick(self) -> ThrottleSetting:
         duty = sum(self.duties.values()) / 100
         steps = []
         left_s = TICK_S
@@ -50,14 +50,16 @@ class Device:
         self.computed_s += duty * sum(steps)
         waited_s = sum(steps) * self.harm(duty) if self.is_counted else None
         guests = tuple(
-            Guest(name, duty == 0, is_idle=self.is_idle, progress=self.efficiency[name] * duty / 100)
+            GuestSample(name, duty == 0, is_idle=self.is_idle, progress=self.efficiency[name] * duty / 100)
             for name, duty in self.duties.items()
         )
-        self.state, setting = adjust(self.state, Sample(tuple(steps), waited_s, sum(steps), 0, guests), self.now_s)
+        self.state, setting = adjust(
+            self.state, ThrottleSample(tuple(steps), waited_s, sum(steps), 0, guests), self.now_s
+        )
         self.duties = {name: each.duty for name, each in setting.guests.items()}
         return setting
 
-    def run(self, lasts_s: float) -> list[Setting]:
+    def run(self, lasts_s: float) -> list[ThrottleSetting]:
         until_s, seen = self.now_s + lasts_s, []
         while self.now_s < until_s:
             seen.append(self.tick())
@@ -78,8 +80,8 @@ def test_the_holder_is_seen_alone_before_any_guest_computes() -> None:
     first = next(index for index, setting in enumerate(seen) if setting.guests["2"].duty)
     assert all(setting.reason == "learning" for setting in seen[:first])
     assert seen[first].guests["2"].duty == FIRST_DUTY
-    assert device.state.baseline is not None
-    assert len(device.state.baseline.steps) >= 20
+    assert device.state.baseline.alone is not None
+    assert len(device.state.baseline.alone.steps) >= 20
 
 
 @pytest.mark.parametrize("idle", [0.2, 0.4, 0.7])
@@ -105,20 +107,20 @@ def test_beside_a_holder_that_always_computes_the_guest_gets_next_to_nothing() -
 def test_a_harm_that_begins_suddenly_is_answered_within_one_period() -> None:
     device = Device(beyond(1.0))
     device.run(40)
-    before = device.state.duties
+    before = device.state.guests.duties
     device.harm = lambda duty: 0.5 * duty
     assert device.run(1.4)[-1].guests["2"].duty == 0, "it stands still while it is looked at"
     device.run(1.4)
-    assert dict(device.state.duties)["2"] <= dict(before)["2"] // 2
+    assert dict(device.state.guests.duties)["2"] <= dict(before)["2"] // 2
 
 
 def test_a_machine_that_slows_down_is_not_the_guests_fault() -> None:
     device = Device(beyond(1.0))
     device.run(40)
-    before = dict(device.state.duties)["2"]
+    before = dict(device.state.guests.duties)["2"]
     device.drift = 1.2
     device.run(8)
-    assert dict(device.state.duties)["2"] >= before
+    assert dict(device.state.guests.duties)["2"] >= before
 
 
 def on_a_drifting_machine(harm: float, tau_s: float) -> tuple[float, float]:
@@ -202,7 +204,7 @@ class Stalling:
     """A holder that steps when the test says so, beside one guest that stands and goes on as it is told."""
 
     def __init__(self) -> None:
-        self.state, self.now_s = State(), 0.0
+        self.state, self.now_s = ControllerState(), 0.0
         self.duty, self.gated_s = 100, 0.0
 
     def step(self, step_s: float, count: int = 1) -> None:
@@ -217,7 +219,7 @@ class Stalling:
             self.now_s = min(self.now_s + tick_s, until_s)
             self.gated_s += tick_s if not self.duty else 0.0
             steps = then if self.now_s >= until_s else ()
-            sample = Sample(steps, None, tick_s, 0, (Guest("2", not self.duty),))
+            sample = ThrottleSample(steps, None, tick_s, 0, (GuestSample("2", not self.duty),))
             self.state, setting = adjust(self.state, sample, self.now_s)
             self.duty = setting.guests["2"].duty
 
@@ -242,7 +244,7 @@ def test_a_holder_that_goes_on_after_a_stall_is_learnt_from_its_next_step_on() -
     assert not holder.duty
     holder.step(0.1, 40)
     assert holder.duty
-    assert holder.state.baseline is not None
+    assert holder.state.baseline.alone is not None
 
 
 def test_a_holder_that_stalls_after_every_few_steps_is_learnt_all_the_same() -> None:
@@ -250,8 +252,8 @@ def test_a_holder_that_stalls_after_every_few_steps_is_learnt_all_the_same() -> 
     for _ in range(10):
         holder.step(0.2, 8)
         holder.idle(30)
-    assert holder.state.baseline is not None
-    assert max(holder.state.baseline.steps) == 0.2
+    assert holder.state.baseline.alone is not None
+    assert max(holder.state.baseline.alone.steps) == 0.2
 
 
 def test_a_holder_of_long_steps_is_not_taken_to_stall() -> None:
@@ -261,14 +263,14 @@ def test_a_holder_of_long_steps_is_not_taken_to_stall() -> None:
     holder.step(40.0, 22)
     assert holder.now_s - holder.gated_s == beside_s, "guests compute beside none but its first step"
     holder.step(40.0, 3)
-    assert holder.state.baseline is not None
+    assert holder.state.baseline.alone is not None
 
 
 def test_more_duty_goes_to_the_guest_that_makes_the_most_of_it() -> None:
     device = Device(beyond(0.6), names=("2", "3"))
     device.efficiency["3"] = 0.2
     device.run(60)
-    duties = dict(device.state.duties)
+    duties = dict(device.state.guests.duties)
     assert duties["2"] >= 4 * duties["3"]
 
 
@@ -293,9 +295,9 @@ def test_nobody_is_given_more_while_the_holder_is_slower_than_its_bound(
         device.harm, seen_s = harm, device.now_s + 2 * PERIOD_S
         until_s = device.now_s + 25
         while device.now_s < until_s:
-            before = dict(device.state.duties)
+            before = dict(device.state.guests.duties)
             device.tick()
-            is_raised = any(duty > before.get(name, FIRST_DUTY) for name, duty in device.state.duties)
+            is_raised = any(duty > before.get(name, FIRST_DUTY) for name, duty in device.state.guests.duties)
             lost = harm(sum(before.values()) / 100)
             assert not (is_raised and device.now_s > seen_s and lost > BOUND), (
                 f"raised from {before}, at {lost:.3f} slower"
@@ -303,14 +305,14 @@ def test_nobody_is_given_more_while_the_holder_is_slower_than_its_bound(
 
 
 @st.composite
-def samples(draw: st.DrawFn) -> list[tuple[Sample, float]]:
+def samples(draw: st.DrawFn) -> list[tuple[ThrottleSample, float]]:
     names = draw(st.lists(st.sampled_from("abc"), unique=True, max_size=3))
     many = []
     for _ in range(draw(st.integers(1, 15))):
         steps = tuple(draw(st.lists(st.floats(0.001, 10), max_size=15)))
         waited_s = draw(st.none() | st.floats(0, 1))
         guests = tuple(
-            Guest(
+            GuestSample(
                 name,
                 draw(st.booleans()),
                 draw(st.integers(0, 200 * MB)),
@@ -321,22 +323,22 @@ def samples(draw: st.DrawFn) -> list[tuple[Sample, float]]:
             for name in names
         )
         lasted_s = draw(st.floats(0.01, 5))
-        many.append((Sample(steps, waited_s, lasted_s, draw(st.integers(0, 400 * MB)), guests), lasted_s))
+        many.append((ThrottleSample(steps, waited_s, lasted_s, draw(st.integers(0, 400 * MB)), guests), lasted_s))
     return many
 
 
 @given(samples(), st.integers(0, 512).map(lambda size: size * MB))
 @settings(deadline=None)
 def test_whatever_is_seen_duties_and_limits_are_within_bounds(
-    many: list[tuple[Sample, float]], capacity_bytes: int
+    many: list[tuple[ThrottleSample, float]], capacity_bytes: int
 ) -> None:
-    state, now_s = State(), 0.0
+    state, now_s = ControllerState(), 0.0
     for sample, lasted_s in many:
         now_s += lasted_s
         state, setting = adjust(state, sample, now_s, capacity_bytes)
         assert setting.guests.keys() == {guest.job_id for guest in sample.guests}
         assert all(0 <= each.duty <= 100 for each in setting.guests.values())
-        assert all(1 <= duty <= 100 for _, duty in state.duties)
+        assert all(1 <= duty <= 100 for _, duty in state.guests.duties)
         assert all(each.has_room or each.duty == 0 for each in setting.guests.values())
         if setting.holder_limit_bytes is not None:
             limits = [each.limit_bytes for each in setting.guests.values() if each.has_room]
@@ -383,9 +385,9 @@ def by_lane(limits: Mapping[str, int], guests: list[Need]) -> Iterator[tuple[dic
 
 def test_those_in_a_lane_have_what_a_step_needs_together() -> None:
     """Seated by the sum of P and the largest T: so each may have its own T, in its turn."""
-    state, guests = State(), tuple(Guest(str(i), False, 4 * MB, 20 * MB, lane=1) for i in range(4))
+    state, guests = ControllerState(), tuple(GuestSample(str(i), False, 4 * MB, 20 * MB, lane=1) for i in range(4))
     for second in range(1, 20):
-        state, setting = adjust(state, Sample((0.1,), None, 0.1, 20 * MB, guests), second, 64 * MB)
+        state, setting = adjust(state, ThrottleSample((0.1,), None, 0.1, 20 * MB, guests), second, 64 * MB)
     assert all((each.limit_bytes or 0) >= 24 * MB for each in setting.guests.values())
     assert (setting.holder_limit_bytes or 0) >= 20 * MB
 
@@ -401,13 +403,13 @@ def test_headroom_is_given_as_far_as_it_takes_no_guests_place() -> None:
     assert divided(24_000 * MB, 20_000 * MB, needs).guests == {"2": 2_100 * MB}, "for one that has no place anyway"
 
 
-def limits(needed_bytes: int, state: State, now_s: float) -> tuple[State, Setting]:
-    guests = (Guest("2", False, 20 * MB, 30 * MB), Guest("3", False, 40 * MB, 40 * MB))
-    return adjust(state, Sample((0.1,), None, 0.1, needed_bytes, guests), now_s, 200 * MB)
+def limits(needed_bytes: int, state: ControllerState, now_s: float) -> tuple[ControllerState, ThrottleSetting]:
+    guests = (GuestSample("2", False, 20 * MB, 30 * MB), GuestSample("3", False, 40 * MB, 40 * MB))
+    return adjust(state, ThrottleSample((0.1,), None, 0.1, needed_bytes, guests), now_s, 200 * MB)
 
 
 def test_guests_are_given_memory_slowly() -> None:
-    state, seen = State(), list[int]()
+    state, seen = ControllerState(), list[int]()
     for tenths in range(10, 70):
         state, setting = limits(20 * MB, state, tenths / 10)
         seen.append(setting.guests["2"].limit_bytes or 0)
@@ -419,16 +421,19 @@ def test_guests_are_given_memory_slowly() -> None:
 
 
 def test_a_guest_of_which_nothing_is_known_yet_has_all_there_is_at_once() -> None:
-    guest = Guest("2", False, 0, None)
-    _, setting = adjust(State(), Sample((0.1,), None, 0.1, 20 * MB, (guest,)), 1.0, 200 * MB)
+    guest = GuestSample("2", False, 0, None)
+    _, setting = adjust(ControllerState(), ThrottleSample((0.1,), None, 0.1, 20 * MB, (guest,)), 1.0, 200 * MB)
     assert (setting.guests["2"].limit_bytes or 0) >= 160 * MB
 
 
 def test_guests_on_different_devices_of_a_gang_have_each_device_to_themselves() -> None:
-    def adjusted(*devices: frozenset[int]) -> Setting:
-        state, guests = State(), [Guest(str(i), False, 60 * MB, 20 * MB, devices=at) for i, at in enumerate(devices)]
+    def adjusted(*devices: frozenset[int]) -> ThrottleSetting:
+        state, guests = (
+            ControllerState(),
+            [GuestSample(str(i), False, 60 * MB, 20 * MB, devices=at) for i, at in enumerate(devices)],
+        )
         for second in range(1, 20):
-            state, setting = adjust(state, Sample((0.1,), None, 0.1, 20 * MB, tuple(guests)), second, 120 * MB)
+            state, setting = adjust(state, ThrottleSample((0.1,), None, 0.1, 20 * MB, tuple(guests)), second, 120 * MB)
         return setting
 
     apart = adjusted(frozenset({0}), frozenset({1}))
@@ -441,7 +446,7 @@ def test_guests_on_different_devices_of_a_gang_have_each_device_to_themselves() 
 
 
 def test_a_burst_of_the_holder_shrinks_guests_at_once_and_ends_the_stay_of_who_cannot_shrink_that_far() -> None:
-    state = State()
+    state = ControllerState()
     for second in range(1, 9):
         state, calm = limits(20 * MB, state, second)
     assert [each.has_room for each in calm.guests.values()] == [True, True]

@@ -133,7 +133,8 @@ def test_what_fails_the_coordinator_never_reaches_a_job(unstarted: Node) -> None
 
 def test_what_a_job_leaves_behind_is_gone_before_its_end_is_told(node: Node) -> None:
     stray = node.folder / "stray"
-    node.daemon.send(node.run_order("sh", "-c", DAEMONISED.format(stray) + UNTIL_TOLD.format(stray)))
+    until_written = f"while [ ! -s {stray} ]; do sleep 0.01; done"
+    node.daemon.send(node.run_order("sh", "-c", DAEMONISED.format(stray) + until_written))
     assert node.daemon.end()["exit_code"] == 0
     assert not lives(pid_in(stray))
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from weft.node.depth import Held, depth_for, depths_to_try
-from weft.node.halting import held_by
-from weft.node.task import RankStatus
+from weft.node.attempt.preempt import HeldMemory, depth_for, depths_to_try, held_by
+from weft.node.task.rank import RankStatus
 
 BUDGET = 100
 ABLE = {
@@ -53,9 +52,9 @@ def test_a_pause_is_as_shallow_as_leaves_room(paused: int, own: int, needs: int 
     assert depth_for(BUDGET, paused, needs, held(own, able)) == depth
 
 
-def held(own_bytes: int, able: str) -> Held:
+def held(own_bytes: int, able: str) -> HeldMemory:
     said: dict[str, Any] = ABLE[able]
-    return Held(own_bytes, **said)
+    return HeldMemory(own_bytes, **said)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +79,10 @@ def rank(**said: Any) -> RankStatus:
 
 def test_what_a_gang_can_do_every_rank_of_it_can() -> None:
     ranks = [rank(ephemeral_bytes=1, persistent_bytes=10), rank(ephemeral_bytes=2, persistent_bytes=20)]
-    assert held_by(ranks, 99) == Held(99, 3, 30, can_swap=True, can_checkpoint=True)
+    assert held_by(ranks, 99) == HeldMemory(99, 3, 30, can_swap=True, can_checkpoint=True)
     assert not held_by([*ranks, rank(can_swap=False)], 99).can_swap
     assert not held_by([*ranks, rank(can_checkpoint=False)], 99).can_checkpoint
-    assert held_by([], 99) == Held(99)
+    assert held_by([], 99) == HeldMemory(99)
 
 
 def test_what_has_overflowed_or_ended_gives_nothing_back() -> None:
@@ -94,5 +93,5 @@ def test_what_has_overflowed_or_ended_gives_nothing_back() -> None:
 
 def test_what_is_in_a_lane_is_the_lanes_and_not_of_a_member_that_pauses() -> None:
     member = rank(ephemeral_bytes=30, persistent_bytes=20, is_in_lane=True)
-    assert held_by([member], 99) == Held(69, 0, 20, can_swap=True, can_checkpoint=True)
+    assert held_by([member], 99) == HeldMemory(69, 0, 20, can_swap=True, can_checkpoint=True)
     assert held_by([member], 10).own_bytes == 0

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from weft.core.errors import InputError
-from weft.node.devices import cpu_devices, cuda_devices, discover, machine_bytes
-from weft.node.holding import Holding
-from weft.node.kinds import Cpu, Cuda, Limits
+from weft.node.devices.cpu import Cpu, cpu_devices
+from weft.node.devices.device import DeviceLimits, machine_bytes
+from weft.node.devices.discovery import discover
+from weft.node.devices.nvml import Cuda, cuda_devices
+from weft.node.devices.occupancy import Occupancy
 
 
 class Nvml:
@@ -169,13 +171,13 @@ def test_a_task_on_gpus_sees_only_its_own_and_its_memory_is_theirs() -> None:
     kind = Cuda(nvml)
     assert kind.environment(devices[1:], {})["CUDA_VISIBLE_DEVICES"] == "1"
     assert kind.held_bytes([7], devices) == 2 << 30
-    assert kind.limits(1 << 30, 2 << 30) == Limits(1 << 30, 0)
+    assert kind.limits(1 << 30, 2 << 30) == DeviceLimits(1 << 30, 0)
     assert not kind.can_move
 
 
 def test_devices_are_held_all_or_none_and_whoever_waits_is_woken() -> None:
     woken: list[bool] = []
-    holding = Holding(lambda: woken.append(True))
+    holding = Occupancy(lambda: woken.append(True))
 
     def unwelcome(key: tuple[str, int], device: int) -> bool:
         return False

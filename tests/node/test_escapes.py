@@ -13,7 +13,7 @@ import pytest
 from nodes import Node, a_node, lives
 
 from waiting import state_of, wait_until
-from weft.node import cgroups
+from weft.node.fence import cgroups
 from weft.runtime.page import layout
 from weft.runtime.procfs import start_time
 

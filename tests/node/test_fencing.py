@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from waiting import state_of, wait_until
-from weft.node import fencing
-from weft.node.fencing import Tree, end_tree, members
+from weft.node.fence import process_tree
+from weft.node.fence.process_tree import Tree, end_tree, members
 from weft.system import processes
 from weft.system.processes import Process
 
@@ -112,7 +112,7 @@ def test_a_number_that_another_process_has_by_now_is_nobodys(start: Started) -> 
     assert members(Tree(roots=earlier)) == []
     assert members(Tree(spared=earlier)) == []
     end_tree(Tree(roots=earlier, spared=earlier))
-    fencing.send([Process(pid, "S", 1, pid, pid, began - 1)], signal.SIGKILL)
+    process_tree.send([Process(pid, "S", 1, pid, pid, began - 1)], signal.SIGKILL)
     assert other.poll() is None
     wait_until(lambda: len(members(Tree(spared=frozenset({(pid, began)})))) == 1, "its child is found")
     assert pid not in {each.pid for each in members(Tree(spared=frozenset({(pid, began)})))}
@@ -127,7 +127,7 @@ def test_that_none_is_found_counts_after_several_passes_alone(start: Started) ->
     def find() -> list[Process]:
         return passes.pop(0) if passes else []
 
-    fencing.end_all(find)
+    process_tree.end_all(find)
     assert late.wait(1) == -signal.SIGKILL
     assert not passes
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.node.gang import Meeting, Standing, meet
+from weft.node.task.gang_barrier import Meeting, meet
+from weft.node.task.rank import RankPosition
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Coordinator:
     def __init__(self, gang: list[Rank]) -> None:
         self.gang = gang
         self.unasked = list(gang)
-        self.seen: list[Standing] = []
+        self.seen: list[RankPosition] = []
         self.step = 0
         self.meeting = Meeting(0, (), False)
 
@@ -46,7 +47,7 @@ class Coordinator:
             self.unasked.pop(0).is_asked = True
             return
         rank = self.gang[len(self.seen)]
-        self.seen.append(Standing(rank.step, rank.is_gated))
+        self.seen.append(RankPosition(rank.step, rank.is_gated))
         if len(self.seen) == len(self.gang):
             self.meeting = meet(self.seen, self.step)
             assert self.meeting.step >= self.step, "the meeting step fell"
@@ -80,12 +81,14 @@ def test_stopping_each_rank_at_its_next_boundary_would_deadlock() -> None:
     assert first.is_gated
     second.move(gang)
     assert second.is_inside
-    assert meet([Standing(0, True), Standing(0, False)]) == Meeting(step=1, laggards=(0,), is_met=False)
+    assert meet([RankPosition(0, True), RankPosition(0, False)]) == Meeting(step=1, laggards=(0,), is_met=False)
 
 
 def test_a_rank_on_its_own_meets_where_it_gates() -> None:
-    assert meet([Standing(7, True)]) == Meeting(step=7, laggards=(), is_met=True)
+    assert meet([RankPosition(7, True)]) == Meeting(step=7, laggards=(), is_met=True)
 
 
 def test_a_later_step_can_be_asked_for() -> None:
-    assert meet([Standing(3, True), Standing(3, True)], step=5) == Meeting(step=5, laggards=(0, 1), is_met=False)
+    assert meet([RankPosition(3, True), RankPosition(3, True)], step=5) == Meeting(
+        step=5, laggards=(0, 1), is_met=False
+    )

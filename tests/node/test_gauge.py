@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.node.gauge import Gauge, Look, Window, typical, watch
+from weft.node.metrics.step_rate import Gauge, RateSample, with_sample
+from weft.node.sharing.slowdown import Window, typical
 
 ALONE: frozenset[str] = frozenset()
 
@@ -17,7 +18,7 @@ def looks(gauge: Gauge, *, step_s: float, steps: int, from_step: int = 0, from_s
     """One at the end of each step."""
     for number in range(steps + 1):
         at_s = from_s + number * step_s
-        gauge = watch(gauge, Look(at_s, from_step + number, at_s, **more))  # type: ignore[arg-type]
+        gauge = with_sample(gauge, RateSample(at_s, from_step + number, at_s, **more))  # type: ignore[arg-type]
     return gauge
 
 
@@ -26,7 +27,7 @@ def test_the_rate_is_counted_from_step_to_step_not_from_look_to_look() -> None:
     for tick in range(100):
         now_s = tick * 0.07
         step = int(now_s / 0.1)
-        gauge = watch(gauge, Look(now_s, step, step * 0.1))
+        gauge = with_sample(gauge, RateSample(now_s, step, step * 0.1))
     assert gauge.rate is not None
     assert gauge.rate.rate_hz == pytest.approx(10)
 
@@ -55,8 +56,8 @@ def test_the_time_for_which_a_guest_stands_still_for_its_holder_counts() -> None
     gauge = looks(Gauge(), step_s=0.1, steps=60, is_held_back=True)
     before = gauge.rate
     for now_s in range(7, 307):
-        look = Look(now_s, 60, now_s - 0.5, is_held_back=True, is_gated=True)
-        gauge = watch(gauge, look)
+        look = RateSample(now_s, 60, now_s - 0.5, is_held_back=True, is_gated=True)
+        gauge = with_sample(gauge, look)
     after = looks(gauge, step_s=0.1, steps=60, from_step=60, from_s=306.0, is_held_back=True).rate
     assert before is not None
     assert gauge.rate is not None
@@ -69,7 +70,7 @@ def test_the_time_for_which_a_guest_stands_still_for_its_holder_counts() -> None
 def test_a_guest_that_stands_still_at_first_is_measured_from_when_it_computes() -> None:
     gauge = looks(Gauge(), step_s=0.1, steps=5, is_held_back=True)
     for now_s in (1.0, 2.0, 3.0):
-        gauge = watch(gauge, Look(now_s, 5, now_s - 0.1, is_held_back=True, is_gated=True))
+        gauge = with_sample(gauge, RateSample(now_s, 5, now_s - 0.1, is_held_back=True, is_gated=True))
     assert gauge.rate is None
     rate = looks(gauge, step_s=0.1, steps=40, from_step=5, from_s=3.1, is_held_back=True).rate
     assert rate is not None
@@ -80,7 +81,7 @@ def test_a_guest_that_makes_no_step_makes_less_the_longer_that_lasts_though_it_i
     gauge = looks(Gauge(), step_s=0.1, steps=60, is_held_back=True)
     gauge = replace(gauge, counted=gauge.newest)
     assert gauge.rate is None
-    silent = watch(gauge, Look(306.0, 60, 6.0, is_held_back=True)).rate
+    silent = with_sample(gauge, RateSample(306.0, 60, 6.0, is_held_back=True)).rate
     assert silent is not None
     assert (silent.rate_hz, silent.steps) == (pytest.approx(1 / 300), 0)
 

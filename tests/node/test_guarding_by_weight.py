@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from weft.node import idling
+from weft.node.devices import sched_idle
 
 ASLEEP = ["sh", "-c", "echo; read line"]
 AS_NOBODY = f"""
 import os, subprocess, sys, time
 sys.path[:0] = {[each for each in sys.path if each]!r}
-from weft.node import idling
+from weft.node.devices import sched_idle
 os.setresuid(65534, 65534, 65534)
 
 def weight(pid): return int(open(f"/proc/{{pid}}/autogroup").read().split()[-1])
@@ -26,12 +26,12 @@ def family(own_session):
 
 stranger, guest = family(False), family(True)
 def settle():
-    while idling.catch_up(): time.sleep(0.02)
+    while sched_idle.catch_up(): time.sleep(0.02)
 
-print(bool(idling.why_not([guest.pid])), idling.lighten([stranger.pid]), idling.lighten([guest.pid]))
+print(bool(sched_idle.why_not([guest.pid])), sched_idle.lighten([stranger.pid]), sched_idle.lighten([guest.pid]))
 settle()
 print(weight(guest.pid))
-idling.undo([guest.pid])
+sched_idle.undo([guest.pid])
 settle()
 print(weight(guest.pid), os.sched_getscheduler(guest.pid) == os.SCHED_OTHER, weight(os.getpid()))
 for each in (stranger, guest):
@@ -40,8 +40,8 @@ for each in (stranger, guest):
 
 
 def _counts_here() -> bool:
-    is_grouped = idling.AUTOGROUP.exists() and idling.AUTOGROUP.read_text().strip() == "1"
-    return is_grouped and idling._is_in_no_control_group(os.getpid())
+    is_grouped = sched_idle.AUTOGROUP.exists() and sched_idle.AUTOGROUP.read_text().strip() == "1"
+    return is_grouped and sched_idle._is_in_no_control_group(os.getpid())
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
@@ -57,9 +57,9 @@ def test_a_guest_of_who_may_nothing_weighs_least_and_then_as_before() -> None:
 
 def test_in_a_control_group_a_weight_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "user.slice").mkdir()
-    monkeypatch.setattr(idling, "CONTROL_GROUPS", tmp_path)
-    whole = idling.ALL_CONTROL_GROUPS
-    is_free = idling.is_free_of_control_groups
+    monkeypatch.setattr(sched_idle, "CONTROL_GROUPS", tmp_path)
+    whole = sched_idle.ALL_CONTROL_GROUPS
+    is_free = sched_idle.is_free_of_control_groups
     assert is_free(["5:cpu,cpuacct:/", "0::/deep/down"], whole)
     assert not is_free(["5:cpu,cpuacct:/deep", "0::/"], whole)
     assert not is_free(["5:cpu:/"], "cgroup:[1]"), "of a container nobody can say"

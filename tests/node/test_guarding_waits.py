@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from weft.node.line import Spent
-from weft.node.throttling import Throttle
+from weft.node.devices.cpu import RunQueueTime
+from weft.node.sharing.throttle import Throttle
 
 
 class Counted:
     """What the kernel would say."""
 
     def __init__(self, computed_s: float, waited_s: float) -> None:
-        self._spent = Spent(computed_s, waited_s)
+        self._spent = RunQueueTime(computed_s, waited_s)
 
-    def spent(self, pids: Iterable[int]) -> Spent:
+    def spent(self, pids: Iterable[int]) -> RunQueueTime:
         return self._spent
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.node import idling
-from weft.node.line import Line
+from weft.node.devices import sched_idle
+from weft.node.devices.cpu import RunQueue
 from weft.system import processes
 
 FAMILY = """
@@ -42,33 +42,33 @@ def family() -> Iterator[int]:
 
 
 def policies(pid: int) -> list[int]:
-    return [os.sched_getscheduler(each) for each in idling.threads(processes.family([pid]))]
+    return [os.sched_getscheduler(each) for each in sched_idle.threads(processes.family([pid]))]
 
 
-needs_undo = pytest.mark.skipif(bool(idling.why_not([os.getpid()])), reason="what is idle here stays so")
+needs_undo = pytest.mark.skipif(bool(sched_idle.why_not([os.getpid()])), reason="what is idle here stays so")
 
 
 @needs_undo
 def test_every_thread_of_every_process_goes_there_and_back(family: int) -> None:
-    done = idling.idle([family])
+    done = sched_idle.idle([family])
     assert len(done) >= 3
     assert set(policies(family)) == {os.SCHED_IDLE}
-    assert idling.undo([family]) == done
+    assert sched_idle.undo([family]) == done
     assert set(policies(family)) == {os.SCHED_OTHER}
 
 
 @needs_undo
-@pytest.mark.skipif(not idling.AUTOGROUP.exists(), reason="this kernel does not group tasks by session")
+@pytest.mark.skipif(not sched_idle.AUTOGROUP.exists(), reason="this kernel does not group tasks by session")
 def test_the_weight_of_its_session_goes_with_it_but_never_that_of_ours(family: int) -> None:
-    if idling.AUTOGROUP.read_text().strip() != "1":
+    if sched_idle.AUTOGROUP.read_text().strip() != "1":
         pytest.skip("tasks are not grouped by session here")
     ours = Path("/proc/self/autogroup").read_text()
-    idling.idle([family])
+    sched_idle.idle([family])
     assert Path(f"/proc/{family}/autogroup").read_text().endswith("nice 19\n")
-    idling.undo([family])
+    sched_idle.undo([family])
     assert Path(f"/proc/{family}/autogroup").read_text().endswith("nice 0\n")
     child = subprocess.Popen([sys.executable, "-c", SPINNING], stdout=subprocess.DEVNULL)
-    idling.idle([child.pid])
+    sched_idle.idle([child.pid])
     child.kill()
     child.wait()
     assert Path("/proc/self/autogroup").read_text() == ours
@@ -79,17 +79,17 @@ def test_where_it_could_not_be_undone_it_says_so_and_the_kernel_agrees() -> None
     code = f"""
 import os, sys
 sys.path[:0] = {[each for each in sys.path if each]!r}
-from weft.node import idling
+from weft.node.devices import sched_idle
 os.setresuid(65534, 65534, 65534)
-print(idling.why_not([os.getpid()]))
-idling.idle([os.getpid()])
-print(len(idling.undo([os.getpid()])), os.sched_getscheduler(0) == os.SCHED_IDLE)
+print(sched_idle.why_not([os.getpid()]))
+sched_idle.idle([os.getpid()])
+print(len(sched_idle.undo([os.getpid()])), os.sched_getscheduler(0) == os.SCHED_IDLE)
 """
     resource_limit = resource.getrlimit(resource.RLIMIT_NICE)[0]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True)
     assert done.returncode == 0, done.stderr
     said, after = done.stdout.splitlines()
-    if resource_limit < idling.NICE_AS_BEFORE:
+    if resource_limit < sched_idle.NICE_AS_BEFORE:
         assert "CAP_SYS_NICE" in said
         assert after == "0 True"
 
@@ -97,11 +97,11 @@ print(len(idling.undo([os.getpid()])), os.sched_getscheduler(0) == os.SCHED_IDLE
 def test_a_process_that_has_ended_is_no_error() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert idling.undo([process.pid]) == set()
+    assert sched_idle.undo([process.pid]) == set()
 
 
 def test_the_kernel_counts_how_long_a_process_computed() -> None:
-    line = Line()
+    line = RunQueue()
     if line.spent([os.getpid()]) is None:
         pytest.skip("this kernel does not count it")
     sum(range(2_000_000))
@@ -109,4 +109,4 @@ def test_the_kernel_counts_how_long_a_process_computed() -> None:
     assert spent is not None
     assert spent.computed_s > 0
     assert spent.waited_s >= 0
-    assert Line().spent([]) is None
+    assert RunQueue().spent([]) is None

@@ -15,9 +15,10 @@ from nodes import Message, Node
 
 from underweft import environment
 from waiting import PATIENCE_S, wait_until
-from weft.node import laning
-from weft.node.seat import Seat
-from weft.node.task import RankStatus, attach
+from weft.node.attempt.order import Seat
+from weft.node.sharing import node_lanes
+from weft.node.task.handle import attach
+from weft.node.task.rank import RankStatus
 from weft.runtime.allocator import library_path
 from weft.runtime.page import lane_page
 from weft.runtime.page.lane_page import Member
@@ -242,9 +243,9 @@ def test_a_page_is_removed_only_if_no_attempt_and_no_process_uses_its_lane(tmp_p
         struct.pack_into("=2Q", page, 8 * lane_page.MEMBERS, *member)
         (tmp_path / name).write_bytes(page)
     (tmp_path / "lane-x").touch()
-    laning.remove_unused(tmp_path, {tmp_path / "lane-0-3"})
+    node_lanes.remove_unused(tmp_path, {tmp_path / "lane-0-3"})
     assert sorted(each.name for each in tmp_path.iterdir()) == ["lane-0-1", "lane-0-3", "lane-x"]
-    laning.set_order(tmp_path / "lane-0-1", {mine[0]}, Seat(base=-3, weight=9))
+    node_lanes.set_order(tmp_path / "lane-0-1", {mine[0]}, Seat(base=-3, weight=9))
     assert members(tmp_path / "lane-0-1") == {mine[0]: (-3, 9)}
 
 
@@ -260,7 +261,7 @@ def test_what_was_used_before_an_order_does_not_count_against_it(tmp_path: Path)
         page[:] = lane.read_bytes()
         struct.pack_into("=Q", page, used_at, used_s * 10**9)
         lane.write_bytes(page)
-        laning.set_order(lane, {os.getpid()}, Seat(base=remaining_s * 10**6, weight=-1))
+        node_lanes.set_order(lane, {os.getpid()}, Seat(base=remaining_s * 10**6, weight=-1))
         return int(struct.unpack_from("=q", lane.read_bytes(), base_at)[0]) - used_s * 10**6
 
     assert key_after(0, 11) == 11 * 10**6

@@ -16,9 +16,9 @@ import pytest
 
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.core.errors import InputError, WeftError
-from weft.node.launch import INJECT, environment, run
-from weft.node.pages import page_for_a_task
-from weft.node.watching import signals_held
+from weft.node.devices.preload import INJECT, environment
+from weft.node.exec.runner import run, signals_held
+from weft.node.task.control_page import new_task_page
 from weft.runtime.page import layout
 from weft.runtime.page.page_file import open_page, start_time
 from weft.system.units import parsed_bytes
@@ -327,7 +327,8 @@ def test_where_no_shell_could_continue_it_nothing_stops(launched: Callable[..., 
 
 def test_a_lower_limit_that_is_there_already_stays() -> None:
     limits = (
-        f"import os; from weft.node.bare import *; limit_memory({1 << 30})\nos.execvp('sh', ['sh', '-c', '{ULIMITS}'])"
+        f"import os; from weft.node.shepherd.command import *; limit_memory({1 << 30})\n"
+        f"os.execvp('sh', ['sh', '-c', '{ULIMITS}'])"
     )
     said = subprocess.run(
         ["sh", "-c", 'ulimit -Sd 524288; exec "$@"', "sh", sys.executable, "-c", limits],
@@ -344,7 +345,7 @@ def test_a_machine_that_can_start_no_more_processes_is_an_error(page: Path, monk
 
     monkeypatch.setattr(os, "fork", fork)
     with (
-        page_for_a_task(page) as made,
+        new_task_page(page) as made,
         signals_held() as mask,
         pytest.raises(WeftError, match="no process can be started: Resource temporarily unavailable"),
     ):

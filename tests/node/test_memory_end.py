@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from weft.node import memory_end, oom_kills
-from weft.node.memory_end import explained
-from weft.node.records import Record, Status, status_of
+from weft.node.attempt.ending import explained
+from weft.node.attempt.records import AttemptRecord, TaskExit, status_of
+from weft.node.fence import cgroups
+from weft.node.shepherd.supervise import AROUND, MACHINE, TASK, counts, risen
 
 MIB = 1 << 20
 
 
-def attempt(**launch: Any) -> Record:
-    return Record("1", 1, 1, (0,), "boot", 0, {"tasks": 1, "devices_per_task": 1, **launch})
+def attempt(**launch: Any) -> AttemptRecord:
+    return AttemptRecord("1", 1, 1, (0,), "boot", 0, {"tasks": 1, "devices_per_task": 1, **launch})
 
 
-def message(status: Status, process_bytes: int = 0, *logs: Path, **launch: Any) -> str:
+def message(status: TaskExit, process_bytes: int = 0, *logs: Path, **launch: Any) -> str:
     return explained(status, attempt(**launch), process_bytes, logs).message
 
 
@@ -27,28 +28,28 @@ def message(status: Status, process_bytes: int = 0, *logs: Path, **launch: Any) 
     [("memory.events", "low 0\nmax 12\noom 1\noom_kill {}\n"), ("memory.oom_control", "under_oom 0\noom_kill {}\n")],
 )
 def test_the_innermost_count_that_rose_tells_whose_memory_had_run_out(tmp_path: Path, file: str, text: str) -> None:
-    paths = {scope: tmp_path / scope / file for scope in (oom_kills.TASK, oom_kills.AROUND, oom_kills.MACHINE)}
+    paths = {scope: tmp_path / scope / file for scope in (TASK, AROUND, MACHINE)}
     counters = {scope: str(path) for scope, path in paths.items()}
     for path in paths.values():
         path.parent.mkdir()
         path.write_text(text.format(3))
-    before = oom_kills.counts(counters)
-    assert oom_kills.risen(before, oom_kills.counts(counters)) == ""
+    before = counts(counters)
+    assert risen(before, counts(counters)) == ""
     for scope in reversed(paths):
         paths[scope].write_text(text.format(4))
-        assert oom_kills.risen(before, oom_kills.counts(counters)) == scope
+        assert risen(before, counts(counters)) == scope
 
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "oom_kill_disable 7\n"])
 def test_a_counter_that_says_nothing_counts_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd").write_text(text)
     counters = {"task": str(tmp_path / "odd"), "cgroup": str(tmp_path / "none"), "machine": str(tmp_path)}
-    assert oom_kills.counts(counters) == {"task": 0, "cgroup": 0, "machine": 0}
+    assert counts(counters) == {"task": 0, "cgroup": 0, "machine": 0}
 
 
 def test_the_machine_is_always_asked() -> None:
-    assert memory_end.counters("")[oom_kills.MACHINE] == "/proc/vmstat"
-    assert next(iter(memory_end.counters("/c/1.1.0"))) == oom_kills.TASK
+    assert cgroups.counters("")[MACHINE] == "/proc/vmstat"
+    assert next(iter(cgroups.counters("/c/1.1.0"))) == TASK
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_the_machine_is_always_asked() -> None:
      (137, "", False), (0, "task", False)],
 )  # fmt: skip
 def test_only_what_the_kernel_can_have_killed_is_said_to_have_been(code: int, oom: str, is_named: bool) -> None:
-    said = message(Status(code, 0.0, "shepherd", "", oom, 70 * MIB))
+    said = message(TaskExit(code, 0.0, "shepherd", "", oom, 70 * MIB))
     assert said.startswith("was killed by the kernel's OOM killer: ") == is_named
     assert said.endswith("; it used up to 70M") == is_named
 
@@ -65,7 +66,7 @@ def test_only_what_the_kernel_can_have_killed_is_said_to_have_been(code: int, oo
 def test_memory_that_was_refused_is_named_with_the_limit_that_was_asked_for(tmp_path: Path) -> None:
     log = tmp_path / "task-0.log"
     log.write_text("x" * 100_000 + "\nRuntimeError: DefaultCPUAllocator: can't allocate memory: you tried ...\n")
-    status = Status(1, 0.0, "shepherd", "", "", 60 * MIB)
+    status = TaskExit(1, 0.0, "shepherd", "", "", 60 * MIB)
     said = message(status, 192 * MIB, log, limit_bytes=192 * MIB, memory_bytes=64 * MIB)
     assert said == (
         "ran out of memory: --mem 128M and --gpu-mem 64M allow each of its processes no more; "

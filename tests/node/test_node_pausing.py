@@ -10,7 +10,7 @@ import pytest
 from nodes import Message, Node
 
 from waiting import state_of, wait_until
-from weft.node.task import attach
+from weft.node.task.handle import attach
 
 STEPS = """
 import os, sys, threading, time, weft

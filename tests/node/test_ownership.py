@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.node.census import MARK
-from weft.node.control_page import ControlPage, create_page
-from weft.node.ownership import PAGE, was_launched_by
+from weft.node.fence.ownership import MARK, PAGE, was_launched_by
+from weft.node.task.control_page import ControlPage, create_page
 from weft.runtime.procfs import start_time
 from weft.system import processes
 

@@ -14,7 +14,7 @@ import pytest
 
 from waiting import PATIENCE_S, wait_until
 from weft.core.errors import InputError, WeftError
-from weft.node.pages import further_pages, make_page, page_for_a_task, remove_page, step_of_leaving
+from weft.node.task.control_page import further_pages, make_page, new_task_page, remove_page, step_of_leaving
 from weft.runtime.page import layout
 from weft.runtime.page.page_file import Page, create, open_page, start_time
 from weft.system import runtime_dir
@@ -116,7 +116,7 @@ def test_a_page_without_a_path_is_in_a_folder_of_ours_and_goes_with_its_further_
     monkeypatch.setattr(runtime_dir, "SHARED_MEMORY", shm)
     folder = shm / f"weft-{os.getuid()}"
     folder.mkdir(mode=0o755)
-    with page_for_a_task(None) as page:
+    with new_task_page(None) as page:
         path = Path(page.path)
         create(f"{path}.1").close()
         assert path == folder / f"exec-{os.getpid()}.page"
@@ -131,7 +131,7 @@ def test_a_page_of_the_same_name_in_our_folder_may_be_another_containers_and_is_
     theirs = shm / f"weft-{os.getuid()}" / f"exec-{os.getpid()}.page"
     theirs.parent.mkdir()
     left_by_a_task(theirs)
-    with page_for_a_task(None) as page:
+    with new_task_page(None) as page:
         assert Path(page.path) == theirs.with_name(f"exec-{os.getpid()}-2.page")
     assert list(theirs.parent.iterdir()) == [theirs]
 
@@ -140,11 +140,11 @@ def test_a_folder_that_another_user_prepared_for_us_is_not_used(shm: Path, monke
     (shm / "trap").mkdir()
     (shm / f"weft-{os.getuid()}").symlink_to(shm / "trap")
     monkeypatch.setattr(runtime_dir, "SHARED_MEMORY", shm)
-    with page_for_a_task(None) as page:
+    with new_task_page(None) as page:
         folder = Path(page.path).parent
         assert folder.parent == shm
         assert folder.name.startswith(f"weft-{os.getuid()}-")
-    with page_for_a_task(None) as page:
+    with new_task_page(None) as page:
         assert Path(page.path).parent == folder, "every process finds the same one"
     assert list((shm / "trap").iterdir()) == []
 
@@ -153,7 +153,7 @@ def test_without_shared_memory_the_folder_is_the_login_sessions(shm: Path, monke
     (shm / "run").mkdir()
     monkeypatch.setattr(runtime_dir, "SHARED_MEMORY", Path("/proc/no such folder"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(shm / "run"))
-    with page_for_a_task(None) as page:
+    with new_task_page(None) as page:
         assert Path(page.path).parent == shm / "run" / "weft"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     with pytest.raises(WeftError, match="no place in memory for control pages"):
@@ -161,7 +161,7 @@ def test_without_shared_memory_the_folder_is_the_login_sessions(shm: Path, monke
 
 
 def test_a_page_with_a_path_stays_and_shows_how_it_ended(shm: Path) -> None:
-    with page_for_a_task(shm / "a.page") as page:
+    with new_task_page(shm / "a.page") as page:
         page.words[layout.STEP] = 5
     page = open_page(str(shm / "a.page"))
     assert page.words[layout.STEP] == 5
@@ -268,7 +268,7 @@ def test_of_several_who_want_the_same_page_one_gets_it(shm: Path) -> None:
     left_by_a_task(shm / "a.page")
     script = (
         "import sys; from pathlib import Path; from weft.core.errors import InputError;"
-        "from weft.node.pages import make_page\n"
+        "from weft.node.task.control_page import make_page\n"
         "print('ready', flush=True); input()\n"
         "try: make_page(Path(sys.argv[1])); print('got it', flush=True)\n"
         "except InputError as error: print(error.message, flush=True)\n"

@@ -13,11 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft.core.errors import WeftError
-from weft.node.cgroups import identity
-from weft.node.records import (
+from weft.node.attempt.records import (
+    AttemptRecord,
     DamagedRecordError,
-    Record,
-    Status,
+    TaskExit,
     attempts_on_disk,
     read_record,
     read_shepherd,
@@ -28,11 +27,12 @@ from weft.node.records import (
     status_of,
     write_record,
 )
+from weft.node.fence.cgroups import identity
 from weft.system.home import Home
 
 on_a_loaded_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LAUNCH = {"command": ["true"], "env": {}, "cwd": "/", "umask": 18, "tasks": 1, "devices_per_task": 1}
-RECORD = Record("7", 1, 3, (0,), "boot", 0, LAUNCH)
+RECORD = AttemptRecord("7", 1, 3, (0,), "boot", 0, LAUNCH)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -119,4 +119,4 @@ def test_folders_that_are_links_are_replaced_and_what_they_lead_to_is_left(tmp_p
 
 def test_a_status_of_a_shepherd_is_read(tmp_path: Path) -> None:
     (tmp_path / "status.json").write_text(json.dumps(RIGHT[2]))
-    assert read_status(tmp_path) == Status(0, 1.5, "shepherd", "x")
+    assert read_status(tmp_path) == TaskExit(0, 1.5, "shepherd", "x")

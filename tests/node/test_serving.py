@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from weft.client.job_request import cleaned
-from weft.node import serving
-from weft.node.devices import cpu_devices
-from weft.node.kinds import TABLES_BYTES, Cpu, Cuda, Limits
-from weft.node.launching import limits_of, page_for, task_environment
-from weft.node.records import Record
-from weft.node.serving import NOT_SERVED, Service, preloaded, service_at
+from weft.node.attempt.records import AttemptRecord
+from weft.node.devices import preload
+from weft.node.devices.cpu import TABLES_BYTES, Cpu, cpu_devices
+from weft.node.devices.device import DeviceLimits
+from weft.node.devices.nvml import Cuda
+from weft.node.devices.preload import NOT_SERVED, Service, preloaded, service_at
+from weft.node.handles.spawn import limits_of, page_for, task_environment
 from weft.runtime import allocator
 from weft.runtime.page import layout
 from weft.system import mounts
@@ -24,8 +25,8 @@ SERVED = Service(LIBRARY, "/home/ada/.weft/tier")
 GB = 1 << 30
 
 
-def record(env: dict[str, str] | None = None, **launch: Any) -> Record:
-    return Record("7", 1, 1, (0,), "this boot", 0, {"env": env or {}, "tasks": 1, **launch})
+def record(env: dict[str, str] | None = None, **launch: Any) -> AttemptRecord:
+    return AttemptRecord("7", 1, 1, (0,), "this boot", 0, {"env": env or {}, "tasks": 1, **launch})
 
 
 def told(service: Service, env: dict[str, str] | None = None, **launch: Any) -> dict[str, str]:
@@ -68,14 +69,14 @@ def test_it_is_loaded_once(before: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "served", "bare", "cuda"),
     [
-        ((0, 0), Limits(0, 0), Limits(0, 0), Limits(0, 0)),
-        ((2, 0), Limits(2, 0), Limits(2, 2), Limits(2, 0)),
-        ((0, 3), Limits(0, 3 + TABLES_BYTES), Limits(3, 3), Limits(0, 0)),
-        ((2, 3), Limits(2, 5 + TABLES_BYTES), Limits(5, 5), Limits(2, 0)),
+        ((0, 0), DeviceLimits(0, 0), DeviceLimits(0, 0), DeviceLimits(0, 0)),
+        ((2, 0), DeviceLimits(2, 0), DeviceLimits(2, 2), DeviceLimits(2, 0)),
+        ((0, 3), DeviceLimits(0, 3 + TABLES_BYTES), DeviceLimits(3, 3), DeviceLimits(0, 0)),
+        ((2, 3), DeviceLimits(2, 5 + TABLES_BYTES), DeviceLimits(5, 5), DeviceLimits(2, 0)),
     ],
 )
 def test_the_allocator_bounds_device_memory_and_the_kernel_what_is_to_be_bounded_besides(
-    asked: tuple[int, int], served: Limits, bare: Limits, cuda: Limits
+    asked: tuple[int, int], served: DeviceLimits, bare: DeviceLimits, cuda: DeviceLimits
 ) -> None:
     assert Cpu(SERVED).limits(*asked) == served
     assert Cpu().limits(*asked) == bare
@@ -91,10 +92,10 @@ def test_the_page_has_the_limit_of_the_device_memory_alone(tmp_path: Path) -> No
 
 
 def test_what_was_recorded_before_there_was_a_library_is_understood() -> None:
-    assert limits_of(record(limit_bytes=5, memory_bytes=None), Cpu()) == Limits(5, 5)
-    assert limits_of(record(limit_bytes=2, memory_bytes=2), Cpu(SERVED)) == Limits(2, 0)
-    assert limits_of(record(limit_bytes=5, memory_bytes=2), Cpu(SERVED)) == Limits(2, 5 + TABLES_BYTES)
-    assert limits_of(record(), Cpu(SERVED)) == Limits(0, 0)
+    assert limits_of(record(limit_bytes=5, memory_bytes=None), Cpu()) == DeviceLimits(5, 5)
+    assert limits_of(record(limit_bytes=2, memory_bytes=2), Cpu(SERVED)) == DeviceLimits(2, 0)
+    assert limits_of(record(limit_bytes=5, memory_bytes=2), Cpu(SERVED)) == DeviceLimits(2, 5 + TABLES_BYTES)
+    assert limits_of(record(), Cpu(SERVED)) == DeviceLimits(0, 0)
 
 
 @pytest.fixture
@@ -136,4 +137,4 @@ def test_a_library_that_cannot_be_used_is_as_if_it_were_not_there(
     assert service_at(Home(tmp_path)) == NOT_SERVED
     assert "jobs run without the native library" in caplog.text
     monkeypatch.setattr(allocator, "library_path", lambda: None)
-    assert serving.service_at(Home(tmp_path)) == NOT_SERVED
+    assert preload.service_at(Home(tmp_path)) == NOT_SERVED

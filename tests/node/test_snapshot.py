@@ -19,11 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from waiting import wait_until
-from weft.node.control_page import ControlPage, create_page, open_control_page
-from weft.node.gauge import Gauge, Look, watch
-from weft.node.pace import Pace
-from weft.node.snapshot import BOUNDS, DamagedPageError, Snapshot, checked
-from weft.node.task import attach
+from weft.node.metrics.step_rate import Gauge, Pace, RateSample, with_sample
+from weft.node.task.control_page import ControlPage, create_page, open_control_page
+from weft.node.task.handle import attach
+from weft.node.task.page_snapshot import BOUNDS, DamagedPageError, Snapshot, checked
 from weft.runtime.page import layout
 from weft.runtime.page.layout import Depth, RankState, StepSource
 from weft.runtime.page.page_file import PageError, create
@@ -98,8 +97,8 @@ steps = st.tuples(st.integers(0, 1 << 53), st.floats(0, 1e10, allow_nan=False), 
 def test_steps_that_jump_and_go_back_give_a_finite_rate_or_none(seen: list[tuple[int, float, float]]) -> None:
     gauge, pace = Gauge(), Pace()
     for now_s, (step, stepped_s, _) in enumerate(seen):
-        look = Look(now_s=now_s, step=step, stepped_s=min(now_s, stepped_s), is_held_back=step % 2 == 0)
-        gauge, pace = watch(gauge, look), pace.seen(look)
+        look = RateSample(now_s=now_s, step=step, stepped_s=min(now_s, stepped_s), is_held_back=step % 2 == 0)
+        gauge, pace = with_sample(gauge, look), pace.seen(look)
         assert gauge.rate is None or 0 <= gauge.rate.rate_hz < 1e7
         assert pace.rate_hz is None or math.isfinite(pace.rate_hz)
 
@@ -129,7 +128,7 @@ def test_a_page_that_is_truncated_is_damaged_and_nothing_worse(page: ControlPage
 
 def test_a_waiter_is_woken_and_a_truncated_page_ends_its_wait(page: ControlPage) -> None:
     source = (
-        "import sys; from weft.node.control_page import *; from weft.runtime.page import layout\n"
+        "import sys; from weft.node.task.control_page import *; from weft.runtime.page import layout\n"
         "page = open_control_page(sys.argv[1]); print('waits', flush=True)\n"
         "while page.words[layout.STATE] == 0: page.wait(layout.STATE, 0, 60.0)\n"
         "print(page.words[layout.STATE])\n"

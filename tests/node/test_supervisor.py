@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from weft.node import supervisor as supervisors
-from weft.node.supervisor import Supervisor
+from weft.system import supervisor as supervisors
+from weft.system.supervisor import Supervisor
 
 
 def fail(error: BaseException | None) -> None:

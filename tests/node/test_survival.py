@@ -15,7 +15,9 @@ import pytest
 from nodes import FINAL, Node, a_node, lives
 
 from waiting import state_of, wait_until
-from weft.node import coordinator, fencing, tending
+from weft.node import coordinator
+from weft.node.fence import process_tree
+from weft.node.shepherd.supervise import FAIL_POINTS
 from weft.runtime.page import layout
 
 STEPS = """
@@ -105,7 +107,7 @@ def test_a_coordinator_may_fail_at_any_point(unstarted: Node, point: str, how: s
 
 
 @pytest.mark.parametrize("how", ["KILL", "STOP"])
-@pytest.mark.parametrize("point", tending.FAIL_POINTS)
+@pytest.mark.parametrize("point", FAIL_POINTS)
 def test_a_shepherd_may_fail_at_any_point(unstarted: Node, point: str, how: str) -> None:
     failing(unstarted, point, how)
     over, stray = unstarted.folder / "over", unstarted.folder / "stray"
@@ -233,7 +235,7 @@ def test_an_attempt_whose_page_cannot_be_read_is_lost_and_no_other_is(node: Node
     lost = node.daemon.end()
     assert lost["what"] == "lost"
     assert lost["message"] == f"{page} is a control page of version 99; this weft knows {layout.PAGE_VERSION}"
-    assert not fencing.members(fencing.Tree(marks=frozenset({f"{node.run}/1.1.0"})))
+    assert not process_tree.members(process_tree.Tree(marks=frozenset({f"{node.run}/1.1.0"})))
     over.touch()
     assert node.daemon.end("2")["exit_code"] == 4
     wait_until(lambda: not page.exists(), "the page is removed")

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from weft.node.company import Company
-from weft.node.controls import GuestSetting, Setting
-from weft.node.guarding import Guard
+from weft.node.devices.occupancy import NodeAttempts
+from weft.node.sharing.controller_state import GuestSetting, ThrottleSetting
+from weft.node.sharing.throttled_guests import ThrottledGuests
 
 HOLDER, GUEST = ("1", 1), ("2", 1)
-LEARNING = Setting({"2": GuestSetting(0)}, None, None, "learning")
-SHARING = Setting({"2": GuestSetting(5)}, None, 0, "sharing")
-RESTING = Setting({"2": GuestSetting(0)}, None, 0.04, "resting")
-HOMELESS = Setting({"2": GuestSetting(0, None, has_room=False)}, None, 0.01, "sharing")
+LEARNING = ThrottleSetting({"2": GuestSetting(0)}, None, None, "learning")
+SHARING = ThrottleSetting({"2": GuestSetting(5)}, None, 0, "sharing")
+RESTING = ThrottleSetting({"2": GuestSetting(0)}, None, 0.04, "resting")
+HOMELESS = ThrottleSetting({"2": GuestSetting(0, None, has_room=False)}, None, 0.01, "sharing")
 
 
 class Seat:
@@ -27,9 +27,9 @@ class Seat:
         record = SimpleNamespace(job="2", key=GUEST, generation=3, seat=at)
         self.guest: Any = SimpleNamespace(record=record, say=self._say, is_settled=True, was_throttled=False)
         self.guest.set_own_limit = lambda: None
-        company = Company()
+        company = NodeAttempts()
         company.attempts[GUEST] = self.guest
-        self.guard: Any = Guard(company)
+        self.guard: Any = ThrottledGuests(company)
         self.guard._wanted = lambda: ({GUEST: HOLDER}, set())
         self.guard._beside = {GUEST: HOLDER}
         self.guard._throttles = {HOLDER: SimpleNamespace(tick=lambda now_s: self.setting)}
@@ -39,7 +39,7 @@ class Seat:
         assert (what, generation) == ("held-back", 3)
         self.said.append((reason, slowdown))
 
-    def set(self, *settings: Setting, every_s: float = 20.0) -> None:
+    def set(self, *settings: ThrottleSetting, every_s: float = 20.0) -> None:
         for setting in settings:
             self.now_s += every_s
             self.setting = setting

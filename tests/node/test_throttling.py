@@ -13,11 +13,11 @@ import pytest
 
 from underweft import Running, under_weft
 from waiting import wait_until
-from weft.node import idling
-from weft.node.bounds import FOLDERS_ON_DISK
-from weft.node.controls import GuestSetting, Setting
-from weft.node.task import Task
-from weft.node.throttling import Seated, Steps, Throttle
+from weft.node.devices import sched_idle
+from weft.node.exec.command_limits import FOLDERS_ON_DISK
+from weft.node.sharing.controller_state import GuestSetting, ThrottleSetting
+from weft.node.sharing.throttle import SeatedGuest, StepDurations, Throttle
+from weft.node.task.handle import Task
 from weft.runtime.allocator import library_path
 from weft.runtime.page import layout
 from weft.runtime.page.layout import Depth
@@ -53,8 +53,8 @@ def duty(task: Task) -> int:
     return int(task.firsts[0].words[layout.DUTY])
 
 
-def tick_until(throttle: Throttle, reason: str) -> Setting:
-    seen: list[Setting] = []
+def tick_until(throttle: Throttle, reason: str) -> ThrottleSetting:
+    seen: list[ThrottleSetting] = []
 
     def is_reached() -> bool:
         seen.append(throttle.tick(time.monotonic()))
@@ -67,7 +67,7 @@ def tick_until(throttle: Throttle, reason: str) -> Setting:
 def test_the_guest_stands_still_while_the_holder_is_learnt_then_is_paced(two: tuple[Running, Running]) -> None:
     holder, guest = (each.task for each in two)
     with Throttle(holder) as throttle:
-        throttle.add(Seated("2", guest))
+        throttle.add(SeatedGuest("2", guest))
         assert throttle.tick(time.monotonic()).guests["2"].duty == 0
         wait_until(lambda: guest.status().state == "paused", "the guest stands")
         setting = tick_until(throttle, "sharing")
@@ -81,7 +81,7 @@ def test_the_guest_stands_still_while_the_holder_is_learnt_then_is_paced(two: tu
 def test_a_guest_that_leaves_while_it_is_gated_runs_on(two: tuple[Running, Running]) -> None:
     holder, guest = (each.task for each in two)
     throttle = Throttle(holder)
-    throttle.add(Seated("2", guest))
+    throttle.add(SeatedGuest("2", guest))
     throttle.tick(time.monotonic())
     assert guest.wanted == Depth.GATE
     throttle.remove("2")
@@ -92,18 +92,18 @@ def test_a_guest_that_leaves_while_it_is_gated_runs_on(two: tuple[Running, Runni
 def test_what_somebody_else_asks_of_a_gated_guest_stands(two: tuple[Running, Running]) -> None:
     holder, guest = (each.task for each in two)
     throttle = Throttle(holder)
-    throttle.add(Seated("2", guest))
+    throttle.add(SeatedGuest("2", guest))
     throttle.tick(time.monotonic())
     guest.firsts[0].ask(Depth.DROP_CACHES)
     throttle.remove("2")
     assert guest.wanted == Depth.DROP_CACHES
 
 
-@pytest.mark.skipif(bool(idling.why_not([os.getpid()])), reason="what is idle here stays so")
+@pytest.mark.skipif(bool(sched_idle.why_not([os.getpid()])), reason="what is idle here stays so")
 def test_on_cores_a_guest_is_in_the_idle_class_as_long_as_it_is_one(two: tuple[Running, Running]) -> None:
     holder, guest = (each.task for each in two)
     with Throttle(holder, on_cores=True) as throttle:
-        throttle.add(Seated("2", guest))
+        throttle.add(SeatedGuest("2", guest))
         assert tick_until(throttle, "sharing").guests["2"].duty == 100
         assert {os.sched_getscheduler(each) for each in guest.roots} == {os.SCHED_IDLE}
         assert {os.sched_getscheduler(each) for each in holder.roots} == {os.SCHED_OTHER}
@@ -112,7 +112,7 @@ def test_on_cores_a_guest_is_in_the_idle_class_as_long_as_it_is_one(two: tuple[R
 
 def test_a_guest_or_a_holder_that_ends_is_no_error(two: tuple[Running, Running]) -> None:
     with Throttle(two[0].task) as throttle:
-        throttle.add(Seated("2", two[1].task))
+        throttle.add(SeatedGuest("2", two[1].task))
         tick_until(throttle, "sharing")
         for each in reversed(two):
             each.process.terminate()
@@ -122,7 +122,7 @@ def test_a_guest_or_a_holder_that_ends_is_no_error(two: tuple[Running, Running])
 
 def test_a_guest_never_has_more_than_its_own_limit(two: tuple[Running, Running]) -> None:
     task = two[1].task
-    seated = Seated("2", task, own_bytes=8 * MB)
+    seated = SeatedGuest("2", task, own_bytes=8 * MB)
     for given_bytes, has_bytes in ((64 * MB, 8 * MB), (4 * MB, 4 * MB)):
         seated.obey(GuestSetting(100, given_bytes))
         assert task.firsts[0].words[layout.LIMIT] == has_bytes
@@ -132,7 +132,7 @@ def test_a_guest_never_has_more_than_its_own_limit(two: tuple[Running, Running])
 
 def test_each_step_is_seen_once(two: tuple[Running, Running]) -> None:
     task = two[0].task
-    steps = Steps(task)
+    steps = StepDurations(task)
     steps.new_durations_s()
     task.pause()
     before = task.step
@@ -154,7 +154,7 @@ def test_a_burst_of_the_holder_shrinks_the_guest_and_nobody_fails(tmp_path: Path
         holder, guest = (each.task for each in jobs)
         wait_until(lambda: all(each.has_steps and each.task.step > 40 for each in jobs), "both step")
         with Throttle(holder, 44 * MB, own_bytes=43 * MB) as throttle:
-            throttle.add(Seated("2", guest))
+            throttle.add(SeatedGuest("2", guest))
             before = tick_until(throttle, "sharing")
             wait_until(lambda: throttle.tick(time.monotonic()) and not throttle.is_burst_seen, "its steps are alike")
             burst.touch()

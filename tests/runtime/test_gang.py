@@ -14,8 +14,8 @@ import pytest
 
 from underweft import SCRIPTS, Running, bare, environment, marked_steps, under_weft
 from waiting import PATIENCE_S, wait_until
-from weft.node.task import Task
-from weft.node.throttling import Seated, Throttle
+from weft.node.sharing.throttle import SeatedGuest, Throttle
+from weft.node.task.handle import Task
 from weft.runtime.page.layout import LEFT_EXIT_CODE
 
 DDP = SCRIPTS / "ddp.py"
@@ -86,7 +86,7 @@ def test_a_gang_that_is_held_back_as_a_guest_comes_to_stand_each_time(tmp_path: 
         wait_until(lambda: holder.has_steps and len(task.ranks) == 2, "all have pages")
         for _ in range(GATED):
             with Throttle(holder.task) as throttle:
-                throttle.add(Seated("2", task))
+                throttle.add(SeatedGuest("2", task))
                 wait_until(lambda throttle=throttle: is_stood_still(throttle, task), "it stands")
             step = task.step
             time.sleep(chance.random() * 0.005)  # any moment is as good: it must come to stand from it

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from underweft import SCRIPTS, bare, environment, marked_steps, page_folder, under_weft
-from weft.node.launch import INJECT
+from weft.node.devices.preload import INJECT
 from weft.runtime.page import layout
 from weft.runtime.page.page_file import create
 

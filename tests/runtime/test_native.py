@@ -15,10 +15,10 @@ import pytest
 from underweft import SCRIPTS, bare, environment, marked_steps, page_folder, under_weft
 from waiting import PATIENCE_S, wait_until
 from weft.core.errors import InputError
-from weft.node.bounds import the_library
-from weft.node.launch import INJECT
-from weft.node.pausing import PauseRefusedError
-from weft.node.task import attach
+from weft.node.devices.preload import INJECT
+from weft.node.exec.command_limits import the_library
+from weft.node.task.gang_barrier import PauseRefusedError
+from weft.node.task.handle import attach
 from weft.runtime.allocator import SIGNATURES, VERSION, NativeState
 from weft.runtime.page import lane_page, layout
 from weft.runtime.page.page_file import claimed_beside, create

@@ -17,8 +17,8 @@ import pytest
 
 from underweft import Running, environment, page_folder, under_weft
 from waiting import PATIENCE_S, wait_until
-from weft.node.bounds import the_library
-from weft.node.pausing import PauseRefusedError
+from weft.node.exec.command_limits import the_library
+from weft.node.task.gang_barrier import PauseRefusedError
 
 LIBRARY, WHY_NOT = the_library()
 pytestmark = pytest.mark.skipif(not LIBRARY, reason=WHY_NOT)

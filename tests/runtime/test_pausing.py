@@ -15,7 +15,7 @@ import weft
 from underweft import SCRIPTS, Running, bare, under_weft
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.core.errors import InputError
-from weft.node.pausing import PauseRefusedError
+from weft.node.task.gang_barrier import PauseRefusedError
 from weft.runtime.page.layout import Depth
 
 TRAINS = """
@@ -43,7 +43,7 @@ def stepping(*words: str, code: str = UNTIL_TOLD) -> tuple[str, ...]:
     return (sys.executable, "-c", MARKS + code, *words)
 
 
-def paused(running: Running, depth: str = "gate") -> weft.node.pausing.Pause:
+def paused(running: Running, depth: str = "gate") -> weft.node.task.gang_barrier.Pause:
     running.wait_for_steps()
     return running.task.pause(depth, grace_s=PATIENCE_S)
 

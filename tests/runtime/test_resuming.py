@@ -14,7 +14,7 @@ import pytest
 
 from underweft import SCRIPTS, bare, marked_steps, page_folder, under_weft
 from waiting import PATIENCE_S
-from weft.node.pausing import PauseRefusedError
+from weft.node.task.gang_barrier import PauseRefusedError
 from weft.runtime.checkpoint.rank_store import FAIL_POINTS, RankStore
 from weft.runtime.page.layout import LEFT_EXIT_CODE
 

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from weft.calibration.interference_fit import LEAST_UTILISATION, Fit, fit_pairs
 from weft.calibration.training_job import TrainingJob
 from weft.core.value import value
-from weft.node.devices import Device
-from weft.node.pausing import PauseRefusedError
+from weft.node.devices.device import Device
+from weft.node.task.gang_barrier import PauseRefusedError
 
 SETTLE_S = 0.1
 """After a change of the computing jobs, before they are measured."""

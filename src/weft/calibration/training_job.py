@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from weft.core.errors import InputError, WeftError
-from weft.node.task import RankStatus, Task, attach
+from weft.node.task.handle import Task, attach
+from weft.node.task.rank import RankStatus
 
 LOOK_EVERY_S = 0.0003
 PATIENCE_S = 120.0

@@ -23,8 +23,8 @@ from weft import __version__
 from weft.cli.render.quantities import size
 from weft.client import Client, NotRunningError
 from weft.core.errors import InputError, WeftError
-from weft.node.bounds import the_library
-from weft.node.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
+from weft.node.exec.command_limits import the_library
+from weft.node.fence.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
 from weft.runtime.allocator import VERSION
 from weft.runtime.page.futex import CALLS
 from weft.system.files import user_name

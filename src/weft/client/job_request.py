@@ -172,11 +172,11 @@ def cleaned(environ: Mapping[str, str]) -> dict[str, str]:
     gone = OF_AN_OUTER_JOB + (OF_AN_OUTER_GANG if "WEFT_TASK" in environ else ())
     env = {name: value for name, value in environ.items() if name not in gone}
     if path := env.get("PYTHONPATH"):
-        from weft.node.launch import INJECT
+        from weft.node.devices.preload import INJECT
 
         _keep(env, "PYTHONPATH", [entry for entry in path.split(":") if entry != INJECT])
     if before := env.get("LD_PRELOAD"):
-        from weft.node.serving import others_preloaded
+        from weft.node.devices.preload import others_preloaded
 
         _keep(env, "LD_PRELOAD", others_preloaded(before))
     return env

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from weft.control.coordinator_session import CoordinatorSession
-from weft.node.tending import become_subreaper
+from weft.node.shepherd.supervise import become_subreaper
 from weft.runtime import procfs
 from weft.system.files import WrongKindError, open_regular
 from weft.system.home import Home

@@ -27,9 +27,9 @@ from weft.control.service import PATIENCE_S, ControlService
 from weft.control.store.home_log import LogUpkeep, folded, open_log
 from weft.control.store.log_store import LogStore
 from weft.core.errors import InputError, WeftError
-from weft.node.cgroups import find_fences
-from weft.node.devices import discover, load_nvml
-from weft.node.supervisor import Supervisor
+from weft.node.devices.discovery import discover
+from weft.node.devices.nvml import load_nvml
+from weft.node.fence.cgroups import find_fences
 from weft.policies.loader import NamedPolicy, policies_asked
 from weft.system import descriptors
 from weft.system.files import clear_place, is_socket
@@ -38,6 +38,7 @@ from weft.system.lockfile import holder_of, taken_lock
 from weft.system.log import configure_log
 from weft.system.runtime_dir import forget_run_folder
 from weft.system.settings import Settings, load_settings
+from weft.system.supervisor import Supervisor
 
 BACKLOG = 512
 SWITCH_S = 0.001

@@ -19,48 +19,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from weft import protocol
 from weft.core.errors import WeftError
-from weft.node import devices, fencing, kinds, laning, ownership, records
-from weft.node.acts import live
-from weft.node.attempt import Attempt
-from weft.node.cgroups import Fences, find_fences
-from weft.node.children import Reaper, in_thread
-from weft.node.company import Company
-from weft.node.containment import contained
-from weft.node.devices import Device
-from weft.node.ground import Graces, Ground
-from weft.node.guarding import Guard
-from weft.node.holding import Key
-from weft.node.kinds import Kind
-from weft.node.launch_check import checked_launch
+from weft.node.attempt.adoption import Adoption
+from weft.node.attempt.attempt import Attempt
+from weft.node.attempt.context import Graces, NodeContext, contained
+from weft.node.attempt.machine import run_attempt
+from weft.node.attempt.order import AttemptOrder, AttemptState, Seat, Wanted, checked_launch
+from weft.node.attempt.records import AttemptRecord
+from weft.node.devices import discovery
+from weft.node.devices.device import Device, DeviceKind
+from weft.node.devices.nvml import load_nvml
+from weft.node.devices.occupancy import Key, NodeAttempts
+from weft.node.devices.preload import service_at
+from weft.node.fence import process_tree
+from weft.node.fence.cgroups import Fences, find_fences
+from weft.node.handles.children import Reaper, Strays, end_leftover_cgroups, in_thread
+from weft.node.handles.shepherd_handle import ShepherdHandle
 from weft.node.link import Link
-from weft.node.measuring import Measuring
-from weft.node.order import Order, State, Wanted
-from weft.node.records import DamagedRecordError, Record
-from weft.node.seat import Seat
-from weft.node.serving import service_at
-from weft.node.strays import Strays, end_left_over
-from weft.node.supervisor import Supervisor
-from weft.node.tended import Tended
-from weft.protocol import (
-    VERSION,
-    Ack,
-    DeviceReport,
-    DevicesChanged,
-    FromDaemon,
-    Hello,
-    JobProgress,
-    KnownAttempt,
-    Leave,
-    PauseOrder,
-    ProgressUpdate,
-    Refused,
-    RunOrder,
-    StopOrder,
-    Synced,
-    job_progress,
-    plain,
-)
+from weft.node.metrics.rate_reports import RateReports
+from weft.node.sharing import node_lanes
+from weft.node.sharing.throttled_guests import ThrottledGuests
 from weft.runtime.failpoints import reach
 from weft.system import descriptors
 from weft.system.files import replace_file
@@ -69,6 +48,7 @@ from weft.system.json_lines import Message
 from weft.system.lockfile import taken_lock
 from weft.system.log import configure_log
 from weft.system.settings import FENCES
+from weft.system.supervisor import Supervisor
 
 FAIL_POINTS = (
     "coordinator-ordered",  # and nothing is done yet
@@ -89,24 +69,20 @@ FAIL_POINTS = (
 TICK_S = 1.0
 DEVICES_TICKS = 5
 LOCK_WAIT_S = 3.0
-UNKNOWN_S = 5.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FINAL = ("ended", "lost", "left")
-WANTED = {RunOrder: Wanted.RUN, PauseOrder: Wanted.PAUSE, StopOrder: Wanted.STOP}
-SEEN = (State.RUNNING, State.PAUSING, State.PAUSED)  # they have pages, and somebody may look at them
+WANTED = {protocol.RunOrder: Wanted.RUN, protocol.PauseOrder: Wanted.PAUSE, protocol.StopOrder: Wanted.STOP}
+SEEN = (AttemptState.RUNNING, AttemptState.PAUSING, AttemptState.PAUSED)  # they have pages to read
 
 log = logging.getLogger(__name__)
 
 
 class Coordinator:
-    def __init__(self, home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
-        self._company = Company()
-        self._attempts = self._company.attempts
-        self._guard = Guard(self._company)
-        self._measuring = Measuring()
-        self._unadopted: set[Key] = set()
-        self._damaged: dict[Key, str] = {}
-        """Attempts whose record cannot be read, and why; they are lost as soon as somebody asks for them."""
+    def __init__(self, home: Home, kind: DeviceKind, found: Sequence[Device], fences: Fences) -> None:
+        self._node_attempts = NodeAttempts()
+        self._attempts = self._node_attempts.attempts
+        self._throttled_guests = ThrottledGuests(self._node_attempts)
+        self._rate_reports = RateReports()
         self._lives: set[asyncio.Task[None]] = set()
         self._generations: dict[str, int] = {}
         self._named: set[Key] = set()
@@ -114,18 +90,19 @@ class Coordinator:
         self._supervisor = Supervisor()
         self._reaper = Reaper(self._child_ended)
         self._is_leaving = asyncio.Event()
-        self._ground = Ground(
+        self._context = NodeContext(
             home=home,
             run=home.run,
             boot_id=BOOT_ID.read_text().strip(),
             kind=kind,
             devices={device.index: device for device in found},
             report=self._report,
-            company=self._company,
-            guard=self._guard,
+            node_attempts=self._node_attempts,
+            throttled_guests=self._throttled_guests,
             strays=Strays(home, self._tasks),
             fences=fences,
         )
+        self._adoption = Adoption(self._context, self._begin)
 
     async def run(self) -> None:
         """Until told to leave. All jobs stay as they are then."""
@@ -133,60 +110,21 @@ class Coordinator:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._is_leaving.set)
         self._reaper.begin()
-        records.remove_leftovers(self._ground.home)
-        on_disk = records.attempts_on_disk(self._ground.home)
-        for job, attempt in on_disk:
-            try:
-                self._adopt(job, attempt)
-            except Exception as error:  # noqa: BLE001 - a full disk, say; it is taken up when it is ordered
-                log.warning("job %s, attempt %d cannot be adopted yet: %r", job, attempt, error)
-                self._unadopted.add((job, attempt))
-        await self._end_unknown(on_disk)
+        await self._adoption.adopt_all()
         lasting = {"link": self._link.run, "tick": self._tick, "guests": self._watch_guests}
         kept = [self._supervisor.start(name, work) for name, work in lasting.items()]
         await self._is_leaving.wait()
         for task in kept:
             task.cancel()
-        self._guard.comparisons.close()  # whoever stands for a comparison is to compute, whoever looks after it next
-        self._ground.fences.remove()
+        self._throttled_guests.comparisons.close()  # gated jobs are to compute without us
+        self._context.fences.remove()
 
-    def _tasks(self) -> list[Tended]:
-        return [task for attempt in self._company for task in attempt.tasks]
-
-    async def _end_unknown(self, known: Sequence[tuple[str, int]]) -> None:
-        """What lives of attempts of which no record tells any more. One that cannot be killed is not waited for."""
-        ground = self._ground
-        ending = [in_thread(end_left_over, ground.fences.left_over(known))]
-        ending += [in_thread(ground.strays.end)] if ground.strays.find() else []
-        await asyncio.wait(ending, timeout=UNKNOWN_S)
-
-    def _adopt(self, job: str, number: int) -> None:
-        home = self._ground.home
-        try:
-            record = records.read_record(home, job, number)
-        except DamagedRecordError as error:
-            self._damaged[job, number] = error.message
-            log.warning("job %s, attempt %d is lost: %s", job, number, error.message)
-            self._unadopted.discard((job, number))
-            return
-        if record is None:
-            records.remove(home, job, number)
-        else:
-            self._take_up(record)
-        self._unadopted.discard((job, number))
-
-    def _take_up(self, record: Record) -> None:
-        job, number = record.key
-        attempt = Attempt(self._ground, record, Order(Wanted.NOTHING, record.generation, record.devices, record.seat))
-        if attempt.adopt():
-            log.info("job %s, attempt %d: adopted, %s", job, number, attempt.state.value)
-            self._begin(attempt)
-        else:
-            attempt.forget()
+    def _tasks(self) -> list[ShepherdHandle]:
+        return [task for attempt in self._node_attempts for task in attempt.tasks]
 
     def _begin(self, attempt: Attempt) -> None:
         self._attempts[attempt.record.key] = attempt
-        life = asyncio.create_task(live(attempt))
+        life = asyncio.create_task(run_attempt(attempt))
         self._lives.add(life)
         life.add_done_callback(lambda life: self._has_lived(attempt, life))
 
@@ -199,74 +137,75 @@ class Coordinator:
         elif attempt.is_fenced:
             self._forget(attempt)
 
-    def _hello(self) -> Hello:
+    def _hello(self) -> protocol.Hello:
         self._named.clear()
+        damaged = self._adoption.damaged
         known = [
-            KnownAttempt(job, number, each.order.generation, each.state.value, ended=each.has_ended_unseen)
+            protocol.KnownAttempt(job, number, each.order.generation, each.state.value, ended=each.has_ended_unseen)
             for (job, number), each in self._attempts.items()
         ]
         known += [
-            KnownAttempt(*key, state=State.LAUNCHING.value, ended=key in self._damaged)
-            for key in self._unadopted | self._damaged.keys()
+            protocol.KnownAttempt(*key, state=AttemptState.LAUNCHING.value, ended=key in damaged)
+            for key in self._adoption.unadopted | damaged.keys()
         ]
-        return Hello(
-            VERSION,
+        return protocol.Hello(
+            protocol.VERSION,
             socket.gethostname(),
-            self._ground.boot_id,
+            self._context.boot_id,
             self._devices(),
             known,
             os.getpid(),
             len(os.sched_getaffinity(0)),
         )
 
-    def _devices(self) -> list[DeviceReport]:
-        return [DeviceReport(**device.to_json()) for device in self._ground.devices.values()]
+    def _devices(self) -> list[protocol.DeviceReport]:
+        return [protocol.DeviceReport(**device.to_json()) for device in self._context.devices.values()]
 
-    def _receive(self, message: FromDaemon) -> None:
+    def _receive(self, message: protocol.FromDaemon) -> None:
         match message:
-            case RunOrder() | PauseOrder() | StopOrder():
+            case protocol.RunOrder() | protocol.PauseOrder() | protocol.StopOrder():
                 self._order(message)
-            case Synced():
-                self._ground.graces = Graces(message.stop_grace_s, message.pause_grace_s)
+            case protocol.Synced():
+                self._context.graces = Graces(message.stop_grace_s, message.pause_grace_s)
                 for key in set(self._attempts) - self._named:
-                    log.info("job %s, attempt %d: nobody knows of it; it is ended", *key)
+                    log.info("job %s, attempt %d: the daemon does not know it; it is ended", *key)
                     self._fence(self._attempts[key])
-                for key in self._damaged.keys() - self._named:
-                    self._spawn(self._fence_damaged(key))
-            case Ack():
+                for key in self._adoption.damaged.keys() - self._named:
+                    self._spawn(self._adoption.fence_damaged(key))
+            case protocol.Ack():
                 self._acknowledged(message.serial)
-            case Leave():
+            case protocol.Leave():
                 self._is_leaving.set()
-            case Refused():
+            case protocol.Refused():
                 log.error("the daemon refuses this coordinator: %s", message.message)
 
-    def _order(self, message: RunOrder | PauseOrder | StopOrder) -> None:
+    def _order(self, message: protocol.RunOrder | protocol.PauseOrder | protocol.StopOrder) -> None:
         key = job, number = message.job, message.attempt
-        order = Order(wanted=WANTED[type(message)], generation=message.generation)
-        if isinstance(message, RunOrder):
-            order = replace(order, devices=tuple(message.devices), seat=Seat.from_json(plain(message.seat)))
-        elif isinstance(message, PauseOrder):
-            order = replace(order, needs_bytes=message.needs_bytes, comers=frozenset(message.incoming))
+        order = AttemptOrder(wanted=WANTED[type(message)], generation=message.generation)
+        if isinstance(message, protocol.RunOrder):
+            order = replace(order, devices=tuple(message.devices), seat=Seat.from_json(protocol.plain(message.seat)))
+        elif isinstance(message, protocol.PauseOrder):
+            order = replace(order, needs_bytes=message.needs_bytes, incoming=frozenset(message.incoming))
         self._named.add(key)
         if order.generation < self._generations.get(job, 0):
             return
         self._generations[job] = order.generation
         reach("coordinator-ordered")
-        if key not in self._attempts and key not in self._damaged and self._has_record(key):
-            self._adopt(*key)
+        if key not in self._attempts and key not in self._adoption.damaged and self._adoption.has_record(key):
+            self._adoption.adopt(*key)
         if key in self._attempts:
             self._take(self._attempts[key], order)
-        elif key in self._damaged:
-            self._spawn(self._lose_damaged(key, order.generation))
-        elif isinstance(message, RunOrder):
-            asked, fences = checked_launch(plain(message.launch)), self._ground.fences
-            record = Record(
-                *(job, number, order.generation, order.devices, self._ground.boot_id, 0, asked),
+        elif key in self._adoption.damaged:
+            self._spawn(self._adoption.lose_damaged(key, order.generation))
+        elif isinstance(message, protocol.RunOrder):
+            asked, fences = checked_launch(protocol.plain(message.launch)), self._context.fences
+            record = AttemptRecord(
+                *(job, number, order.generation, order.devices, self._context.boot_id, 0, asked),
                 cgroups=fences.folder,
                 needs_cgroup=fences.is_required,
             )
             self._fence_older(job, number)
-            self._begin(Attempt(self._ground, record, order))
+            self._begin(Attempt(self._context, record, order))
         else:
             about = {"job": job, "attempt": number, "generation": order.generation}
             self._report({**about, "what": "lost", "message": "nothing of it is on this node", "never": True})
@@ -276,12 +215,6 @@ class Coordinator:
         self._lives.add(task)
         task.add_done_callback(self._lives.discard)
 
-    def _has_record(self, key: Key) -> bool:
-        try:
-            return records.read_record(self._ground.home, *key) is not None
-        except DamagedRecordError:
-            return True
-
     def _refuse(self, message: Message, why: str) -> None:
         """An order that cannot be followed fails its job: the daemon would send the same one again."""
         job, number = message.get("job"), message.get("attempt")
@@ -290,10 +223,10 @@ class Coordinator:
             if (job, number) not in self._attempts:
                 self._report({"job": job, "attempt": number, "generation": 0, "what": "refused", "message": why[:1000]})
 
-    def _take(self, attempt: Attempt, order: Order) -> None:
+    def _take(self, attempt: Attempt, order: AttemptOrder) -> None:
         if order != attempt.order:
             attempt.take(order)
-            self._company.wake_comers()  # it may be welcome where it is
+            self._node_attempts.wake_incoming()  # it may be welcome where it is
             with contained("its place in its lane is not said", attempt):
                 attempt.set_lane_order()
         else:
@@ -317,24 +250,8 @@ class Coordinator:
         attempt = self._attempts.get(key)
         if attempt is not None:
             self._forget(attempt)
-        elif key in self._damaged:
-            self._forget_damaged(key)
-
-    async def _lose_damaged(self, key: Key, generation: int) -> None:
-        """Say that it is lost, once nothing of it lives."""
-        await in_thread(ownership.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
-        if why := self._damaged.get(key):
-            about = {"job": key[0], "attempt": key[1], "generation": generation}
-            self._report({**about, "what": "lost", "message": why})
-
-    async def _fence_damaged(self, key: Key) -> None:
-        await in_thread(ownership.end_attempt, self._ground.run, *key, self._ground.fences.of_job(key[0]))
-        self._forget_damaged(key)
-
-    def _forget_damaged(self, key: Key) -> None:
-        self._damaged.pop(key, None)
-        with contained("records stay"):
-            records.remove(self._ground.home, *key)
+        elif key in self._adoption.damaged:
+            self._adoption.forget_damaged(key)
 
     def _child_ended(self, pid: int, exit_code: int) -> None:
         for attempt in self._attempts.values():
@@ -342,7 +259,7 @@ class Coordinator:
                 task.child_ended(pid, exit_code)
 
     def _fence(self, attempt: Attempt) -> None:
-        if attempt.state is State.ENDED:
+        if attempt.state is AttemptState.ENDED:
             self._forget(attempt)
         else:
             attempt.fence()
@@ -355,20 +272,20 @@ class Coordinator:
         attempt.forget()
         if attempt.record.lane:
             self._remove_lanes()
-        self._company.wake_all()
+        self._node_attempts.wake_all()
 
     async def _watch_guests(self) -> None:
         while True:
-            await asyncio.sleep(self._guard.rest_s)
-            with contained("guests are not held back"):
-                self._guard.glance(asyncio.get_running_loop().time())
+            await asyncio.sleep(self._throttled_guests.rest_s)
+            with contained("guests are not throttled"):
+                self._throttled_guests.glance(asyncio.get_running_loop().time())
 
     async def _tick(self) -> None:
         for count in itertools.count():
             await asyncio.sleep(TICK_S)
             with contained("ends of processes are not noted"):
                 self._reaper.reap()  # what could not be recorded before
-            for attempt in self._company:
+            for attempt in self._node_attempts:
                 with contained("its shepherd is not woken", attempt):
                     for task in attempt.tasks:
                         task.wake_shepherd()
@@ -376,7 +293,7 @@ class Coordinator:
                 await self._measure()
             with contained("no progress is told"):
                 if not self._link.is_choked:
-                    self._link.send(ProgressUpdate(self._progress(), self._warnings()))
+                    self._link.send(protocol.ProgressUpdate(self._progress(), self._warnings()))
             if count % DEVICES_TICKS == 0:
                 with contained("nothing is tidied"):
                     self._tidy()
@@ -384,35 +301,32 @@ class Coordinator:
                     await self._look_at_devices()
 
     async def _measure(self) -> None:
-        for attempt in self._company:
+        for attempt in self._node_attempts:
             if attempt.is_settled:
                 with contained("its place in its lane is not said", attempt):
                     attempt.set_lane_order()
-        compared = self._guard.comparisons.taken()
-        for told in await self._measuring.look(self._company, asyncio.get_running_loop().time(), compared):
+        compared = self._throttled_guests.comparisons.taken()
+        for told in await self._rate_reports.look(self._node_attempts, asyncio.get_running_loop().time(), compared):
             self._link.send(told)
 
     def _remove_lanes(self) -> None:
-        """Of which nobody is a member any more. Who is not adopted yet may be."""
-        if not self._unadopted:
-            laning.remove_unused(self._ground.run, self._company.lane_pages(self._ground.run))
+        """Remove lanes without members. An attempt that is not adopted yet may be one."""
+        if not self._adoption.unadopted:
+            node_lanes.remove_unused(self._context.run, self._node_attempts.lane_pages(self._context.run))
 
     def _tidy(self) -> None:
-        """Nothing is to stay in memory of which nobody knows any more; who has records but no attempt is taken up."""
-        for job, attempt in records.remove_leftovers(self._ground.home) - self._attempts.keys():
-            if (job, attempt) not in self._damaged:
-                with contained(f"job {job}, attempt {attempt} is not adopted"):
-                    self._adopt(job, attempt)
+        """Remove what is left of forgotten attempts, and adopt attempts that have records but are not known."""
+        self._adoption.adopt_further(self._attempts)
         self._remove_lanes()
-        if left_over := self._ground.fences.left_over({*self._attempts, *self._unadopted}):
-            in_thread(end_left_over, left_over)
+        if left_over := self._context.fences.left_over({*self._attempts, *self._adoption.unadopted}):
+            in_thread(end_leftover_cgroups, left_over)
 
-    def _progress(self) -> dict[str, JobProgress]:
+    def _progress(self) -> dict[str, protocol.JobProgress]:
         said = {}
         for attempt in self._attempts.values():
             if attempt.state in SEEN:
                 with contained("its progress is not told", attempt):
-                    said[attempt.record.job] = job_progress(attempt.progress() | self._needs(attempt))
+                    said[attempt.record.job] = protocol.job_progress(attempt.progress() | self._needs(attempt))
         return said
 
     def _warnings(self) -> list[str]:
@@ -423,28 +337,28 @@ class Coordinator:
         return found
 
     def _needs(self, attempt: Attempt) -> dict[str, Any]:
-        return {"generation": attempt.record.generation, "needs_bytes": self._measuring.needs_bytes(attempt)}
+        return {"generation": attempt.record.generation, "needs_bytes": self._rate_reports.needs_bytes(attempt)}
 
     async def _look_at_devices(self) -> None:
-        ground = self._ground
+        context = self._context
         trees = []
-        for attempt in self._company:
+        for attempt in self._node_attempts:
             with contained("its processes are not known", attempt):
                 trees.append(attempt.tree())
 
         def ours() -> set[int]:
-            return {each.pid for tree in trees for each in fencing.members(tree)}
+            return {each.pid for tree in trees for each in process_tree.members(tree)}
 
-        found = await in_thread(ground.kind.looked_at, list(ground.devices.values()), ours)
-        if found != list(ground.devices.values()):
-            ground.devices = {device.index: device for device in found}
-            self._link.send(DevicesChanged(self._devices()))
-            self._company.wake_all()
+        found = await in_thread(context.kind.looked_at, list(context.devices.values()), ours)
+        if found != list(context.devices.values()):
+            context.devices = {device.index: device for device in found}
+            self._link.send(protocol.DevicesChanged(self._devices()))
+            self._node_attempts.wake_all()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m weft.node.coordinator", description="Runs jobs on this machine.")
-    parser.add_argument("--devices", default="", metavar="KIND[=N]", help=devices.HINT)
+    parser.add_argument("--devices", default="", metavar="KIND[=N]", help=discovery.HINT)
     parser.add_argument("--fence", default="auto", choices=FENCES, help="how a job is kept together")
     options = parser.parse_args(arguments)
     descriptors.raise_limit()
@@ -453,24 +367,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         home.make()
         configure_log(home.node_log)
         with taken_lock(home.node_lock, "coordinator", LOCK_WAIT_S):
-            nvml = devices.load_nvml() if options.devices.strip() in ("", "cuda") else None
-            found = devices.discover(options.devices, nvml)
+            nvml = load_nvml() if options.devices.strip() in ("", "cuda") else None
+            found = discovery.discover(options.devices, nvml)
             fences = find_fences(options.fence, home.root)
             log.info("fencing: %s", fences.says)
             with suppress(OSError):  # a full disk; it is for people to read
                 replace_file(home.fencing, fences.says.encode("utf-8", "replace") + b"\n")
-            asyncio.run(_serve(home, kinds.kind_of(found, nvml, service_at(home)), found, fences))
+            asyncio.run(_serve(home, discovery.kind_of(found, nvml, service_at(home)), found, fences))
     except WeftError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(home: Home, kind: Kind, found: Sequence[Device], fences: Fences) -> None:
+async def _serve(home: Home, kind: DeviceKind, found: Sequence[Device], fences: Fences) -> None:
     await Coordinator(home, kind, found, fences).run()
 
 
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    os._exit(code)  # threads that pause a job keep nobody from leaving
+    os._exit(code)  # threads that pause a job do not delay the exit

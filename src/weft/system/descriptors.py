@@ -9,7 +9,7 @@ import logging
 import os
 import resource
 
-from weft.node.bare import SOFT_LIMIT
+from weft.node.shepherd.command import SOFT_LIMIT
 
 MOST = 1 << 16
 """Some systems allow a billion: weft needs no more than these."""

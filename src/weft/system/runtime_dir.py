@@ -283,7 +283,7 @@ def _lost(root: Path) -> Identity | None:
 
 def _is_orphaned(run: str) -> bool:
     """Whether a live shepherd works in a removed home. If the home was moved, its shepherds work in the moved one."""
-    from weft.node.census import marks_of
+    from weft.node.fence.ownership import marks_of
     from weft.system.processes import every_process
 
     marked = (each.pid for each in every_process() if any(mark.startswith(f"{run}/") for mark in marks_of(each.pid)))

@@ -45,7 +45,7 @@ def calibrate(devices: str, output: str | None, quick: bool) -> None:
     from rich.console import Console
 
     from weft.calibration.measurements import FULL, QUICK, measure, world_text
-    from weft.node.devices import discover
+    from weft.node.devices.discovery import discover
     from weft.sim.results.result_files import check_writable
 
     if find_spec("torch") is None:

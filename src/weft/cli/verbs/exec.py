@@ -13,7 +13,7 @@ from weft.cli.job_options import COMMAND, TRUST
 from weft.core.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.node.bounds import Bounds
+    from weft.node.exec.command_limits import CommandLimits
 
 
 @click.command(
@@ -112,17 +112,17 @@ def exec_command(
     if not command:
         raise InputError("no command is given", "e.g. weft exec -- python train.py")
     from weft.client.job_request import with_trust
-    from weft.node.bounds import make_writable
-    from weft.node.launch import CommandError, environment, run
-    from weft.node.pages import page_for_a_task, step_of_leaving
-    from weft.node.watching import signals_held
+    from weft.node.devices.preload import environment
+    from weft.node.exec.command_limits import make_writable
+    from weft.node.exec.runner import CommandError, run, signals_held
+    from weft.node.task.control_page import new_task_page, step_of_leaving
     from weft.runtime.page.layout import LEFT_EXIT_CODE
 
     bounds = _bounds(**bounding)
     if checkpoints:
         make_writable(checkpoints, f"checkpoints cannot be written to {checkpoints}", "name another --checkpoints DIR")
     try:
-        with signals_held() as mask, page_for_a_task(page) as made:
+        with signals_held() as mask, new_task_page(page) as made:
             path = Path(made.path)
             bounds.write(made)
             env = with_trust(environment(os.environ, path, checkpoints), is_trusting)
@@ -149,34 +149,34 @@ def _bounds(
     lane_capacity: str | None,
     lane_base: int,
     lane_weight: int,
-) -> Bounds:
+) -> CommandLimits:
     """What was asked for, or an error before anything is started."""
-    from weft.node import bounds
-    from weft.node.serving import Service
+    from weft.node.devices.preload import Service
+    from weft.node.exec import command_limits
 
     if is_strict and limit is None:
         raise InputError("there is no --limit to be strict about", "weft exec --limit 2G --strict -- CMD")
     if lane is None and (lane_capacity or lane_base or lane_weight):
         raise InputError("the --lane-... options need a lane", "weft exec --lane NAME -- CMD")
-    library, why_not = bounds.the_library()
+    library, why_not = command_limits.the_library()
     _refuse_without(
         library, why_not, {"--overflow": overflow, "--strict": is_strict, "--duty": duty < 100, "--lane": lane}
     )
-    limit_bytes = bounds.parsed_device_limit(limit, bool(library)) if limit is not None else 0
-    tier = bounds.overflow_folder(overflow) if library else ""
+    limit_bytes = command_limits.parsed_device_limit(limit, bool(library)) if limit is not None else 0
+    tier = command_limits.overflow_folder(overflow) if library else ""
     if limit_bytes and not library:
         _say(f"{why_not}; the limit is that of all private memory of each process, and nothing overflows")
     elif limit_bytes and not tier and not is_strict:
         _say("no folder on disk to overflow to (--overflow DIR); what is over the limit fails")
-    return bounds.Bounds(
+    return command_limits.CommandLimits(
         Service(library, tier),
         limit_bytes,
         is_strict,
         duty,
-        bounds.lane_at(lane) if lane is not None else None,
-        bounds.lane_capacity(lane_capacity) if lane is not None else 0,
-        bounds.signed_word(lane_base, "--lane-base"),
-        bounds.signed_word(lane_weight, "--lane-weight"),
+        command_limits.lane_at(lane) if lane is not None else None,
+        command_limits.lane_capacity(lane_capacity) if lane is not None else 0,
+        command_limits.signed_word(lane_base, "--lane-base"),
+        command_limits.signed_word(lane_weight, "--lane-weight"),
     )
 
 

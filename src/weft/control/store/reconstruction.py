@@ -40,14 +40,14 @@ from weft.core.scheduler import Scheduler
 from weft.core.snapshot import snapshot
 from weft.core.values import Cluster
 from weft.core.view import View
-from weft.node import records
+from weft.node.attempt import records
 from weft.system.home import Home
 
 ORDER = ("settings", "clock", "environments", "jobs", "attempts", "requests", "log", "snapshots")
 NO_ENVIRONMENT = "its environment was lost when the log was damaged"
 JOB_ID = re.compile(r"([1-9][0-9]{0,14})(?:_([0-9]{1,9}))?")
 KEPT_S = 30 * 86_400.0
-OnDisk = Mapping[str, Mapping[int, records.Record | None]]
+OnDisk = Mapping[str, Mapping[int, records.AttemptRecord | None]]
 
 
 def merged(sources: Sequence[Salvaged]) -> Salvaged:
@@ -206,7 +206,7 @@ class IdlePolicy:
 
 def attempts_on_disk(home: Home) -> OnDisk:
     """The attempts whose end has not been acknowledged, with their records; None for one that cannot be read."""
-    found: dict[str, dict[int, records.Record | None]] = {}
+    found: dict[str, dict[int, records.AttemptRecord | None]] = {}
     for folder in (home.root / "jobs").glob("*/attempts/*"):
         job_id = folder.parent.parent.name
         if JOB_ID.fullmatch(job_id) and folder.name.isdecimal() and len(folder.name) < 10 and folder.is_dir():
@@ -261,7 +261,7 @@ def settle(store: LogStore, on_disk: OnDisk, reached: Watermark, instance: str) 
 def _meet(
     control: ControlState,
     record: JobRecord,
-    attempts: Mapping[int, records.Record | None],
+    attempts: Mapping[int, records.AttemptRecord | None],
     done: Settlement,
     now: float,
 ) -> None:
@@ -283,7 +283,11 @@ def _meet(
 
 
 def _take_back(
-    control: ControlState, job_id: str, attempts: Mapping[int, records.Record | None], done: Settlement, now: float
+    control: ControlState,
+    job_id: str,
+    attempts: Mapping[int, records.AttemptRecord | None],
+    done: Settlement,
+    now: float,
 ) -> None:
     """It holds no devices in the log: it is paused until the policy gives it some, and goes on where it is."""
     newest = max(attempts)
@@ -304,7 +308,7 @@ def _take_back(
     done.recovered.append(job_id)
 
 
-def _request(found: records.Record) -> dict[str, Any] | None:
+def _request(found: records.AttemptRecord) -> dict[str, Any] | None:
     """A request that would be launched as this attempt was."""
     try:
         launch = found.launch

@@ -1,0 +1,1 @@
+"""One attempt on a node: its orders, states, transitions and records."""

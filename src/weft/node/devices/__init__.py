@@ -1,0 +1,1 @@
+"""The devices of a node, and what tasks on them are told."""

@@ -1,0 +1,1 @@
+"""A command run by hand as a task."""

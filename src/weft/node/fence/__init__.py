@@ -1,0 +1,1 @@
+"""The processes of a task, found and ended as a whole."""

@@ -1,0 +1,1 @@
+"""What the coordinator holds of other processes."""

@@ -1,0 +1,1 @@
+"""Several jobs on one device: lanes, throttling, memory, comparisons."""
