@@ -131,7 +131,7 @@ class Watch:
         return Chart(POLICIES[policy], ("device 0", "device 1"), bars)
 
     def _device(self, job_id: str, from_s: float, to_s: float, before: int) -> int:
-        """On which it was seen between two times; where it was before if nobody looked."""
+        """On which it was seen between two times; where it was before if it was not seen."""
         seen = Counter(at for when_s, seen_id, at in self._seen if seen_id == job_id and from_s <= when_s < to_s)
         return seen.most_common(1)[0][0] if seen else before
 

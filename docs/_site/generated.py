@@ -77,7 +77,7 @@ def _toml(value: Any) -> str:
 
 
 def _attribute_docs(kind: type) -> dict[str, str]:
-    """What stands below each field of a dataclass; its name where nothing does."""
+    """The docstring below each field of a dataclass."""
     source = inspect.getsource(kind)
     found = re.findall(r'^    (\w+): [^\n]*\n(?:    """(.*?)""")?', source, flags=re.MULTILINE | re.DOTALL)
     return {name: " ".join(text.split()) or _MEANINGS.get(name, "") for name, text in found}

@@ -60,7 +60,7 @@ class Chart:
 
 
 def gantt_svg(charts: Sequence[Chart], title: str) -> str:
-    """The charts below each other, on one time axis. `title` says what the picture shows to those who cannot see it."""
+    """The charts below each other, on one time axis. `title` says what the picture shows in words."""
     end_s = max((chart.end_s for chart in charts), default=0.0) or 1.0
     kinds = list(dict.fromkeys(bar.kind for chart in charts for bar in chart.bars))
     parts, top = [], 6.0
@@ -176,7 +176,7 @@ def _legend(kinds: Sequence[str], y: float, has_guests: bool) -> list[str]:
             f'stroke-dasharray="{dashes}" style="stroke:#8b949e"/>'
         )
         parts.append(_text(x + 36, y + 10, text, "dim"))
-        x += 36 + len(text) * LETTER * 0.9 + 14
+        x += 36 + len(text) * LETTER + 10
     if has_guests:
         parts.append(f'<rect class="row" x="{x:g}" y="{y:g}" width="24" height="12" rx="2" style="fill:#8b949e"/>')
         parts.append(f'<rect class="paper" x="{x + 4:g}" y="{y + 6:g}" width="16" height="5" rx="1.5"/>')
