@@ -2,7 +2,7 @@
 
 A `python` block that begins with `# name.py` and a `toml` block that begins with `# weft.toml` are files; so is a block
 below `<!-- file: NAME -->`. Blocks of `text` are shown, not run. What cannot be run in its place says so in a comment
-above it: `<!-- not run: reason -->`, or `<!-- run by test_name -->` for a test of test_pages.py.
+above it: `<!-- not run: reason -->`, or `<!-- run by test_name -->` for a test of test_examples.py.
 """
 
 from __future__ import annotations

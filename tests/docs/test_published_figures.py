@@ -36,7 +36,7 @@ SETTINGS = (
 QUOTED = re.compile(r'"[^"]*"')
 """What weft says of a job, as an example."""
 CHECKED_ELSEWHERE = re.compile(r"^Here jobs share devices.*?\n\n", re.MULTILINE | re.DOTALL)
-"""test_pages.py simulates these."""
+"""test_examples.py simulates these."""
 
 
 def tables(text: str) -> list[list[list[str]]]:
