@@ -22,7 +22,7 @@ def command_line() -> str:
 
     from weft.cli.main import weft
 
-    root = click.Context(weft, info_name="weft")
+    root = click.Context(weft, info_name="weft", **weft.context_settings)
     parts = ["# Command line", NOTE, _help(weft, root)]
     for name in weft.list_commands(root):
         command = weft.get_command(root, name)
@@ -48,12 +48,12 @@ def settings() -> str:
 
     documented = _attribute_docs(Settings)
     by_key = {key: name for name, key in VARIABLES.items()}
-    rows = ["| key | value | default | meaning | environment |", "|---|---|---|---|---|"]
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(Settings):
         key = "tenants" if field.name == "quotas" else field.name
         default = "" if field.name == "quotas" else f"`{_toml(field.default)}`"
-        variable = f"`{by_key[key]}`" if key in by_key else ""
-        rows.append(f"| `{key}` | {_cell(KEYS[key][1])} | {default} | {_cell(documented[field.name])} | {variable} |")
+        variable = f" Environment: `{by_key[key]}`." if key in by_key else ""
+        rows.append(f"| `{key}` | {_cell(KEYS[key][1])} | {default} | {_cell(documented[field.name])}{variable} |")
     table = "\n".join(rows)
     return f"""# Settings
 
@@ -224,7 +224,8 @@ def sdk() -> str:
 
 
 def _methods(kind: type) -> Iterator[str]:
-    for name, found in vars(kind).items():
+    ours = [each for each in kind.__mro__ if each.__module__.startswith("weft")]
+    for name, found in {name: found for each in reversed(ours) for name, found in vars(each).items()}.items():
         if name.startswith("_") or not (inspect.isfunction(found) or isinstance(found, property)):
             continue
         if isinstance(found, property):
