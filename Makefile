@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-live results figures clean
+.PHONY: help demo test check docs bench bench-live results figures clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ $(READY): pyproject.toml hatch_build.py $(wildcard native/*.c native/*.h)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## Run real PyTorch jobs here, under fifo and tiresias-l, and write a report
+demo: $(READY)  ## Run real PyTorch jobs here, under fifo and weft, and draw them
 	$(BIN)/python demo/run.py
 
 test: $(READY)  ## Run the tests
@@ -29,6 +29,10 @@ check: $(READY)  ## Lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(READY)  ## Build the pages of docs/ as a site in out/site; fail on a broken link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "built out/site/index.html"
+
 bench: $(READY)  ## Print each figure beside its goal and the peers' (TRACES=../shared/traces)
 	$(BIN)/python bench/run.py
 
@@ -38,7 +42,7 @@ bench-live: $(READY)  ## The same for sharing devices live, with real PyTorch jo
 results: $(READY)  ## Simulate all policies on the public traces and write docs/results.md (TRACES=../shared/traces)
 	$(BIN)/python bench/results
 
-figures: $(READY)  ## Put what bench, bench-live and results measured into docs/performance.md and the README
+figures: $(READY)  ## Put what bench, bench-live and results measured into the pages
 	$(BIN)/python bench/pages.py
 
 clean:  ## Remove what the other verbs made

@@ -1,7 +1,7 @@
-"""Writes docs/performance.md from the files in docs/figures, and puts their values into the README: `make figures`.
+"""Writes docs/performance.md from the files in docs/figures, and puts their values into the pages: `make figures`.
 
-A measured figure stands in the README between `<!--KEY-->` and `<!--/-->`; the key is the one that the benchmark gives
-it. Where no command has written it for this code, the old text stays, and a ° behind it says so.
+A figure stands in README.md and docs/benchmarks.md between `<!--KEY-->` and `<!--/-->`; the key is the one that
+the benchmark gives it. Where no command has written it for this code, the old text stays, and a ° behind it says so.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any
 from figures import FOLDER, ROOT, decisions, read
 
 README = ROOT / "README.md"
+BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 PERFORMANCE = ROOT / "docs" / "performance.md"
+WITH_FIGURES = (README, BENCHMARKS)
 MARKED = re.compile(r"<!--([a-z0-9-]+)-->(.*?)<!--/-->")
 EARLIER = " °"
-HEAD = """# How fast, how right
+HEAD = """# All live figures
 
 Every figure that `make bench` and `make bench-live` measured, written by `make figures` from [docs/figures](figures).
 The machine has two cores and no GPU, and its speed drifts: a ratio compares what was measured side by side. Simulated
@@ -76,7 +78,8 @@ def _written(folder: Path) -> Iterator[dict[str, Any]]:
 
 def main() -> int:
     PERFORMANCE.write_text(performance(), encoding="utf-8")
-    README.write_text(with_figures(README.read_text(encoding="utf-8"), current()), encoding="utf-8")
+    for page in WITH_FIGURES:
+        page.write_text(with_figures(page.read_text(encoding="utf-8"), current()), encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A measured figure in the README was written by a command for this code, or is marked as one of an earlier version."""
+"""A measured figure on a page was written by a command for this code, or is marked as one of an earlier version."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
-from figures import FOLDER, decisions, read  # noqa: E402
-from pages import EARLIER, MARKED, PERFORMANCE, current, performance, with_figures  # noqa: E402
+from examples import pages  # noqa: E402
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+from figures import FOLDER, decisions, read  # noqa: E402
+from pages import EARLIER, MARKED, PERFORMANCE, WITH_FIGURES, current, performance, with_figures  # noqa: E402
+
 RESULTS = FOLDER / "make-results.json"
 GOAL = re.compile(r"\((?:goal )?[≤≥<>][^)]*\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", flags=re.MULTILINE | re.DOTALL)
@@ -25,7 +26,7 @@ SETTINGS = (
     "after 1, 2, 4 … seconds",
     "a turn is 60 s or 100 steps",
     "not less than 2 s",
-    "within 3 ms, others pass",
+    "does not take its turn within 3 ms is passed over",
     "with 95 % confidence",
     "a preemption costs 30 s",
     "import for 8 s each",
@@ -35,7 +36,7 @@ SETTINGS = (
 QUOTED = re.compile(r'"[^"]*"')
 """What weft says of a job, as an example."""
 CHECKED_ELSEWHERE = re.compile(r"^Here jobs share devices.*?\n\n", re.MULTILINE | re.DOTALL)
-"""test_readme.py simulates these."""
+"""test_examples.py simulates these."""
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -68,22 +69,41 @@ def untied_prose(text: str) -> list[str]:
     return QUANTITY.findall(text)
 
 
-def test_every_measured_figure_of_a_table_is_tied_to_a_key() -> None:
-    assert len(tables(README)) > 3
-    assert untied_cells(README) == [], "put it between <!--KEY--> and <!--/-->, and run make figures"
+HAND_WRITTEN = [page for page in pages() if page.name not in ("options.md", "programs.md", "robustness.md")]
 
 
-def test_every_quantity_of_the_text_is_tied_to_a_key_or_a_setting() -> None:
-    assert untied_prose(README) == [], "tie it to a key, or name it among the SETTINGS of this test"
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
-def test_every_figure_is_as_a_command_wrote_it_for_this_code_or_marked_as_earlier() -> None:
-    assert with_figures(README, current()) == README, "run make figures"
+@pytest.mark.parametrize("page", WITH_FIGURES, ids=named)
+def test_every_measured_figure_of_a_table_is_tied_to_a_key(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(tables(text)) > 1
+    assert untied_cells(text) == [], "put it between <!--KEY--> and <!--/-->, and run make figures"
 
 
-def test_what_a_mark_means_is_said() -> None:
-    marked = [text for _, text in MARKED.findall(README) if text.endswith(EARLIER)]
-    assert not marked or "° marks a figure of an earlier version" in README
+@pytest.mark.parametrize("page", HAND_WRITTEN, ids=named)
+def test_every_quantity_of_the_text_is_tied_to_a_key_or_a_setting(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert untied_prose(text) == [], "tie it to a key, or name it among the SETTINGS of this test"
+
+
+@pytest.mark.parametrize("page", WITH_FIGURES, ids=named)
+def test_every_figure_is_as_a_command_wrote_it_for_this_code_or_marked_as_earlier(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert with_figures(text, current()) == text, "run make figures"
+
+
+@pytest.mark.parametrize("page", WITH_FIGURES, ids=named)
+def test_what_a_mark_means_is_said(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    marked = [figure for _, figure in MARKED.findall(text) if figure.endswith(EARLIER)]
+    assert not marked or "° marks a figure of an earlier version" in text
+
+
+def test_the_readme_has_six_figures() -> None:
+    assert len(MARKED.findall((ROOT / "README.md").read_text(encoding="utf-8"))) == 6
 
 
 def test_the_page_of_figures_is_what_the_commands_wrote() -> None:
