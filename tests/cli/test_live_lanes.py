@@ -15,7 +15,10 @@ from weft.client import Client
 from weft.node.task import RankStatus, attach
 from weft.runtime.native import library_path
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library"),
+]
 
 # So many steps as the last word says, or, if that is 0, until there is such a file.
 COMMON = """

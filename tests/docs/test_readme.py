@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import weft
+from waiting import PATIENCE_S
 
 WEFT = Path(sys.executable).with_name("weft")
 PAGE = "/dev/shm/mine.page"  # noqa: S108 -- what the README says
@@ -59,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

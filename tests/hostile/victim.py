@@ -15,7 +15,7 @@ from weft.runtime.agent import Agent
 from weft.runtime.progress import Progress
 from weft.runtime.store import CheckpointError
 
-PATIENCE_S = 60
+PATIENCE_S = 600
 
 for line in sys.stdin:
     asked = json.loads(line)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from underweft import SCRIPTS, Running, bare, environment, page_folder, under_weft
+from underweft import SCRIPTS, Running, bare, environment, forked_under_weft, page_folder
 from waiting import PATIENCE_S, wait_until
 from weft.runtime import lanes
 from weft.runtime.native import library_path
@@ -35,13 +35,13 @@ SURVIVORS = ("cnn", "ema_replay")
 VICTIMS, AT_ONCE = int(os.environ.get("WEFT_TEST_DEATHS", "12")), 4
 STOPPED_GRACE_S = 0.3
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="the native library was not built")
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(library_path() is None, reason="the native library was not built")]
 
 
 @contextmanager
 def in_lane(lane: Path, *command: str) -> Iterator[Running]:
     env = {**environment(), "WEFT_POISON": "1"}
-    with under_weft(sys.executable, *command, options=("--lane", str(lane)), env=env) as running:
+    with forked_under_weft(sys.executable, *command, options=("--lane", str(lane)), env=env) as running:
         yield running
 
 

@@ -19,6 +19,8 @@ from weft.runtime import layout
 from weft.runtime.layout import Depth
 from weft.runtime.native import library_path
 
+pytestmark = pytest.mark.torch
+
 GUEST, HOLDER = {"guest": True}, {"guest": False}
 THROTTLED = {"guest": True, "throttled": True}
 UNTIL_TOLD = "while [ ! -e {} ]; do sleep 0.01; done; "

@@ -22,7 +22,10 @@ from weft.runtime import lanes
 from weft.runtime.lanes import Member
 from weft.runtime.native import library_path
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library"),
+]
 
 IN_LANE = {"guest": True, "lane": 1}
 # Forty steps, of which the last thirty only once somebody says so.

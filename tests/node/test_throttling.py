@@ -22,6 +22,8 @@ from weft.runtime import layout
 from weft.runtime.layout import Depth
 from weft.runtime.native import library_path
 
+pytestmark = pytest.mark.torch
+
 MB = 1 << 20
 STEPPING = """
 import time, weft

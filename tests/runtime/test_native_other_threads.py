@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from underweft import Running, environment, page_folder, under_weft
+from underweft import Running, environment, forked_under_weft, page_folder
 from waiting import PATIENCE_S, wait_until
 from weft.node.bounds import the_library
 from weft.node.pausing import PauseRefusedError
@@ -119,7 +119,7 @@ def pause_at(running: Running, step: int, depth: str) -> None:
 
 @scripts
 def test_pauses_and_limits_are_the_same_as_without_such_threads(script: str) -> None:
-    with under_weft(sys.executable, "-c", script) as running:
+    with forked_under_weft(sys.executable, "-c", script) as running:
         running.wait_for_steps()
         pause_at(running, 5, "drop-caches")
         pause_at(running, 10, "swap-out")
@@ -140,7 +140,7 @@ def test_pauses_and_limits_are_the_same_as_without_such_threads(script: str) -> 
 def test_a_lane_is_handed_over_past_such_threads(script: str) -> None:
     with page_folder() as folder:
         options = ("--lane", str(folder / "lane"), "--lane-capacity", "256M")
-        both = [under_weft(sys.executable, "-c", each, options=options) for each in (script, TRAINS)]
+        both = [forked_under_weft(sys.executable, "-c", each, options=options) for each in (script, TRAINS)]
         with both[0] as one, both[1] as other:
             for running in (one, other):
                 running.wait_for_steps()
@@ -169,7 +169,7 @@ is_deaf.wait()
 
 def test_a_thread_that_cannot_be_stopped_is_named_and_the_job_runs_on(tmp_path: Path) -> None:
     script = DEAF + TRAINS.replace("for _ in range(45)", f"while not os.path.exists({str(tmp_path / 'over')!r})")
-    with under_weft(sys.executable, "-c", script) as running:
+    with forked_under_weft(sys.executable, "-c", script) as running:
         running.wait_for_steps()
         with pytest.raises(PauseRefusedError, match=r'the thread "deaf-one" \(\d+\) sleeps and blocks every signal'):
             running.task.pause("swap-out", grace_s=PATIENCE_S)
