@@ -55,9 +55,10 @@ def test_the_others_go_on_when_members_are_killed_or_stopped() -> None:
     chance = random.Random(seed)
     with ExitStack() as stack:
         lane = stack.enter_context(page_folder()) / "lane"
-        survivors = [stack.enter_context(in_lane(lane, str(SCRIPTS / f"{name}.py"))) for name in SURVIVORS]
-        for survivor in survivors:
-            survivor.task.pause(at_step=2, grace_s=PATIENCE_S)
+        survivors = []
+        for name in SURVIVORS:
+            survivors.append(stack.enter_context(in_lane(lane, str(SCRIPTS / f"{name}.py"))))
+            survivors[-1].task.pause(at_step=2, grace_s=PATIENCE_S)  # at once: it may be over before the next one comes
         with lane.open("r+b") as page:
             os.pwrite(page.fileno(), struct.pack("=Q", int(STOPPED_GRACE_S * 1e9)), 8 * lanes.STOPPED_GRACE)
         for survivor in survivors:

@@ -46,8 +46,7 @@ def together(trio: tuple[str, ...], library: Path | None = None) -> list[tuple[s
             start = under_weft if library or name in REAL_STARTS else forked_under_weft
             command = (sys.executable, str(SCRIPTS / f"{name}.py"), *rest)
             all_running.append(stack.enter_context(start(*command, options=("--lane", str(lane)), env=env)))
-        for running in all_running:
-            running.task.pause(at_step=2, grace_s=PATIENCE_S)
+            all_running[-1].task.pause(at_step=2, grace_s=PATIENCE_S)
         for running in all_running:
             running.task.resume()
         ended = [running.end() for running in all_running]

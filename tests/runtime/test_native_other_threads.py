@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -141,14 +143,23 @@ def test_a_lane_is_handed_over_past_such_threads(script: str) -> None:
     with page_folder() as folder:
         options = ("--lane", str(folder / "lane"), "--lane-capacity", "256M")
         both = [forked_under_weft(sys.executable, "-c", each, options=options) for each in (script, TRAINS)]
-        with both[0] as one, both[1] as other:
+        with ExitStack() as stack:
+            one, other = (stack.enter_context(_paused_at_once(each)) for each in both)
             for running in (one, other):
-                running.wait_for_steps()
+                running.task.resume()
             for running, each in ((one, script), (other, TRAINS)):
                 assert running.end() == (bare(each), "", 0)
                 rank = running.task.status().ranks[0]
                 assert rank.turns > 30
                 assert rank.copied_out_bytes > 0, "and it left something behind"
+
+
+@contextmanager
+def _paused_at_once(start: AbstractContextManager[Running]) -> Iterator[Running]:
+    """Started, and paused near its beginning: it may be over before another one comes."""
+    with start as running:
+        running.task.pause(at_step=2, grace_s=PATIENCE_S)
+        yield running
 
 
 DEAF = """

@@ -46,7 +46,7 @@ SCALERS = {
 
 
 @pytest.mark.parametrize("name", SCALERS)
-def test_a_script_with_such_a_scaler_does_the_same_forked_under_weft(name: str, tmp_path: Path) -> None:
+def test_a_script_with_such_a_scaler_does_the_same_under_weft(name: str, tmp_path: Path) -> None:
     scaler, states = SCALERS[name]
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace("{states}", states).replace("{scaler}", scaler))
