@@ -20,8 +20,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from extent import sample, sample_of_table
 from weft.runtime import layout
+
+sys.path.append(str(Path(__file__).parents[1]))  # a job runs this file, and finds nothing else of the tests
+from extent import sample, sample_of_table
 
 Damage = Callable[[Path], None]
 ALL_ONES = (1 << 64) - 1
@@ -111,7 +113,7 @@ DAMAGED_PAGES: dict[str, Damage] = {
     "truncated by a byte": truncated(layout.PAGE_BYTES - 1),
     "truncated and grown again": truncated(0, grown=True),
 }
-DAMAGED_PAGES = sample_of_table(DAMAGED_PAGES, every=4)
+DAMAGED_PAGES = sample_of_table(DAMAGED_PAGES, every=3)
 
 
 # ---- things in the place of a file
