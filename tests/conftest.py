@@ -11,7 +11,7 @@ import pytest
 import underweft
 from attacks import show_attacks
 from cpu_report import CpuReport
-from tiers import TIERS, give_tiers
+from tiers import TIERS, give_tiers, is_left_out
 
 LEAN = str(Path(__file__).with_name("lean"))
 IS_LEAN = os.environ.get("LEAN") != "no"
@@ -34,6 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return is_left_out(collection_path, config.getoption("markexpr")) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

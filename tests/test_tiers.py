@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
-from tiers import OF_FOLDER, TESTS, TIERS, tiers_of
+from tiers import OF_FOLDER, TESTS, TIERS, tier_of_folder, tiers_in, tiers_of
 
 
 def test_every_test_of_this_run_is_of_one_tier(request: pytest.FixtureRequest) -> None:
@@ -24,11 +21,6 @@ def test_every_folder_with_tests_has_a_tier() -> None:
 
 def test_a_file_that_names_a_tier_names_one_that_is_known_and_not_its_folders() -> None:
     for path in TESTS.rglob("test_*.py"):
-        marks = _marks(path)
+        marks = tiers_in(path)
         assert len(marks) <= 1, path
-        assert OF_FOLDER.get(path.relative_to(TESTS).parts[0], "unit") not in marks, f"{path}: its folder says so"
-
-
-def _marks(path: Path) -> set[str]:
-    found = re.search(r"^pytestmark = .*?\n\n", path.read_text(), re.MULTILINE | re.DOTALL)
-    return {tier for tier in TIERS if found and f"pytest.mark.{tier}" in found[0]}
+        assert tier_of_folder(path) not in marks, f"{path}: its folder says so"

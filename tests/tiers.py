@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,15 +32,28 @@ OF_FOLDER = {
 TESTS = Path(__file__).parent
 
 
-def tier_of(path: Path) -> str | None:
-    """What its folder says; a file beside this one is of the unit tier."""
+def tier_of_folder(path: Path) -> str | None:
+    """Of the folder that a file is in; those beside this one are of the unit tier."""
     folder = path.relative_to(TESTS).parts[0]
     return "unit" if folder == path.name else OF_FOLDER.get(folder)
 
 
+def tiers_in(path: Path) -> set[str]:
+    """Those that the file names in its `pytestmark`."""
+    found = re.search(r"^pytestmark = .*?\n\n", path.read_text(), re.MULTILINE | re.DOTALL)
+    return {tier for tier in TIERS if found and f"pytest.mark.{tier}" in found[0]}
+
+
+def is_left_out(path: Path, wanted: str) -> bool:
+    """Whether a file has no test for `pytest -m wanted`: then it need not be imported."""
+    if wanted not in TIERS or not path.match("test_*.py"):
+        return False
+    return wanted not in (tiers_in(path) or {tier_of_folder(path)})
+
+
 def give_tiers(items: list[pytest.Item]) -> None:
     for item in items:
-        if not tiers_of(item) and (tier := tier_of(item.path)):
+        if not tiers_of(item) and (tier := tier_of_folder(item.path)):
             item.add_marker(tier)
 
 
