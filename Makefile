@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench bench-live results figures clean
+.PHONY: help demo test test-unit test-all check docs bench bench-live results figures clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,15 @@ $(READY): pyproject.toml hatch_build.py $(wildcard native/*.c native/*.h)
 demo: $(READY)  ## Run real PyTorch jobs here, under fifo and weft, and draw them
 	$(BIN)/python demo/run.py
 
-test: $(READY)  ## Run the tests
+test: $(READY)  ## Run the tests of all tiers, each meaning once
 	$(BIN)/pytest -n auto --dist worksteal
+
+test-unit: $(READY)  ## Run those that start no process, on each save
+	$(BIN)/pytest -n auto --dist worksteal -m unit
+
+test-all: $(READY)  ## Run every combination, and the training scripts with PyTorch's compiler loaded as for a user
+	TESTS=all $(BIN)/pytest -n auto --dist worksteal
+	TESTS=all LEAN=no $(BIN)/pytest -n auto --dist worksteal tests/runtime tests/native/test_lanes.py
 
 check: $(READY)  ## Lint, types and layers
 	$(BIN)/ruff check .

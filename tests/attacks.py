@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from extent import IS_FULL
+
 PROPERTY = "attack"
 """Of a test's report: the name of an attack, and whether weft held or fell."""
 
@@ -21,7 +23,9 @@ def show_attacks(terminalreporter: pytest.TerminalReporter) -> None:
         return
     kinds = Counter(name.partition(":")[0] for name in outcomes)
     fallen = [name for name, outcome in outcomes.items() if outcome == "fell"]
-    terminalreporter.section("hostile suite")
+    terminalreporter.section(
+        "hostile suite" if IS_FULL else "hostile suite: a sample of each class; all: make test-all"
+    )
     for kind, count in sorted(kinds.items()):
         terminalreporter.write_line(f"{count:5} {kind}")
     terminalreporter.write_line(

@@ -9,12 +9,15 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
+from extent import IS_FULL
+from forkserver import ForkedProcess, weft_exec
 from waiting import PATIENCE_S, wait_until
 from weft.node.task.handle import Task, attach
 
@@ -62,7 +65,7 @@ def _printed_by(*words: str) -> str:
 class Running:
     """A command under `weft exec`, and its task. What it prints goes to files beside its page."""
 
-    def __init__(self, process: subprocess.Popen[bytes], page: Path, out: Path, err: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | ForkedProcess, page: Path, out: Path, err: Path) -> None:
         self.process, self._out, self._err = process, out, err
         wait_until(lambda: _is_ready(page) or not self.is_running, "the page is made")
         self.task: Task = attach(page)
@@ -84,15 +87,40 @@ class Running:
         return self._out.read_text(), self._err.read_text(), code
 
 
+def under_weft(
+    *command: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None
+) -> AbstractContextManager[Running]:
+    """The command as a person starts it."""
+    return _running(_started, command, options, env)
+
+
+def forked_under_weft(
+    *command: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None
+) -> AbstractContextManager[Running]:
+    """The same for a script that begins with `import torch`, where that start is not what is tested: forkserver.py.
+
+    With TESTS=all it is started as well.
+    """
+    return _running(_started if IS_FULL else weft_exec, command, options, env)
+
+
+def _started(words: list[str], env: dict[str, str], stdout: BinaryIO, stderr: BinaryIO) -> subprocess.Popen[bytes]:
+    weft = [sys.executable, "-m", "weft.cli.main", "exec"]
+    return subprocess.Popen([*weft, *words], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=env)
+
+
 @contextmanager
-def under_weft(*command: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Iterator[Running]:
+def _running(
+    start: Callable[[list[str], dict[str, str], BinaryIO, BinaryIO], subprocess.Popen[bytes] | ForkedProcess],
+    command: tuple[str, ...],
+    options: tuple[str, ...],
+    env: dict[str, str] | None,
+) -> Iterator[Running]:
     with page_folder() as folder:
         page, out, err = folder / "a.page", folder / "out", folder / "err"
-        words = [sys.executable, "-m", "weft.cli.main", "exec", "--page", str(page), *options, "--", *command]
         with out.open("wb") as stdout, err.open("wb") as stderr:
-            process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=env or environment()
-            )
+            words = ["--page", str(page), *options, "--", *command]
+            process = start(words, env or environment(), stdout, stderr)
         running = Running(process, page, out, err)
         try:
             yield running

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE_S = 300.0  # a last resort: it has to hold on a machine that is busy with other things
+PATIENCE_S = 600.0
+"""The last resort of every test that waits: what it waits for is an event, and it comes on a machine that is busy with
+other things as well. No test has a deadline of its own, unless the deadline is what it tests."""
 LOOK_EVERY_S = 0.002
 
 

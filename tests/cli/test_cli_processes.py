@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from command import command_line
 
-PATIENCE_S = 60.0
+from waiting import PATIENCE_S
+
 STUCK = '''
 import threading
 from weft.core.reasons import Code, Reason

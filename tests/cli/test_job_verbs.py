@@ -15,6 +15,8 @@ from livehome import Live
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.client import Client
 
+pytestmark = pytest.mark.torch
+
 TRAIN = """
 import time
 import torch

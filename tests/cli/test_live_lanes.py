@@ -16,7 +16,10 @@ from weft.node.task.handle import attach
 from weft.node.task.rank import RankStatus
 from weft.runtime.allocator import library_path
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library"),
+]
 
 # So many steps as the last word says, or, if that is 0, until there is such a file.
 COMMON = """

@@ -15,7 +15,10 @@ from waiting import PATIENCE_S, wait_until
 from weft.client import Client
 from weft.runtime.allocator import library_path
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library"),
+]
 
 MB = 1 << 20
 # P is three times the weights: they, their gradients, their momentum. It takes its time until it is told to hurry.

@@ -8,9 +8,12 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from livehome import Live
 
 from waiting import wait_until
+
+pytestmark = pytest.mark.torch
 
 STEPS = """
 import os, sys, time, weft

@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 
+from waiting import PATIENCE_S
 from weft.control.api.app import make_app
 from weft.control.clock import Clock
 from weft.control.coordinator_session import CoordinatorSession
@@ -87,7 +88,7 @@ class Served:
         return asyncio.run_coroutine_threadsafe(self.writer.ask(word), self._loop).result(30)
 
     def ask(self, method: str, path: str, body: Any = None, raw: bytes | None = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             sent = raw if raw is not None else None if body is None else json.dumps(body).encode()
             connection.request(method, path, sent, {"Content-Type": "application/json"} if sent is not None else {})

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 from weft.client.unix_http import Connection
 from weft.control.api.listener import Listener
 from weft.control.daemon import _listen
@@ -184,7 +184,7 @@ def test_a_daemon_that_cannot_begin_says_why(home: Home, file: str, content: str
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[0].startswith("error: ")

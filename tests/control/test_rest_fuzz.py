@@ -16,6 +16,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks as promised
 
+from waiting import PATIENCE_S
 from weft.control.api.app import make_app
 from weft.control.loop.inputs import AttemptReport, NodeConnected
 
@@ -108,7 +109,7 @@ def ask_anything(operation: Any) -> None:
     @given(case=well_formed | malformed)
     @STEADY
     def ask(case: Any) -> None:
-        response = case.call(timeout=20)
+        response = case.call(timeout=PATIENCE_S)
         case.validate_response(response, checks=CHECKS)
         if response.status_code >= 400:
             problem = response.json()

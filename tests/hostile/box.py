@@ -16,7 +16,7 @@ from typing import Any
 from sandbox import Done, Sandbox
 
 from underweft import bare
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 from weft.client.unix_http import Connection
 from weft.node.fence.cgroups import find_fences
 from weft.node.handles.children import end_leftover_cgroups
@@ -27,7 +27,6 @@ BYSTANDER = Path(__file__).with_name("bystander.py")
 NOWHERE = "/nonexistent"
 STEP = re.compile(r"^step .*\n", re.MULTILINE)
 PAUSE_S = 0.05
-ANSWER_S = 30.0
 SETTINGS = "silent_s = 3\nstop_grace_s = 1\npause_grace_s = 2\n"
 OVER = ("SUCCEEDED", "FAILED", "CANCELLED")
 
@@ -83,7 +82,7 @@ class Box:
         if self._connection is None:
             self._connection = Connection(str(self.socket))
         sent = None if body is None else json.dumps(body).encode()
-        status, answer = self._connection.request(method, target, sent, ANSWER_S)
+        status, answer = self._connection.request(method, target, sent, PATIENCE_S)
         return status, json.loads(answer) if answer else None
 
     def health(self) -> dict[str, Any]:

@@ -22,6 +22,9 @@ from pathlib import Path
 
 from weft.runtime.page import layout
 
+sys.path.append(str(Path(__file__).parents[1]))  # a job runs this file, and finds nothing else of the tests
+from extent import sample, sample_of_table
+
 Damage = Callable[[Path], None]
 ALL_ONES = (1 << 64) - 1
 
@@ -110,6 +113,7 @@ DAMAGED_PAGES: dict[str, Damage] = {
     "truncated by a byte": truncated(layout.PAGE_BYTES - 1),
     "truncated and grown again": truncated(0, grown=True),
 }
+DAMAGED_PAGES = sample_of_table(DAMAGED_PAGES, every=3)
 
 
 # ---- things in the place of a file
@@ -266,6 +270,8 @@ DAMAGED_RECORDS = {
     "a command that is none": forged_launch(command={}),
     "a seat of another shape": forged(seat={"lane": "x"}),
 }
+DAMAGED_STATUSES = sample_of_table(DAMAGED_STATUSES, every=3)
+DAMAGED_RECORDS = sample_of_table(DAMAGED_RECORDS, every=3)
 
 
 def fuzz(seed: int) -> Damage:
@@ -291,7 +297,7 @@ def fuzz(seed: int) -> Damage:
     return damage
 
 
-FUZZ = {f"seed {seed}": fuzz(seed) for seed in range(20)}
+FUZZ = {f"seed {seed}": fuzz(seed) for seed in sample(range(20), every=5)}
 
 
 # ---- the job

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "native"))
 from compiled import folder_for_programs
 from members import Member, alone, lane_folder
 
+from extent import sample
 from underweft import bare
 from waiting import PATIENCE_S, state_of, wait_until
 from weft.node.exec.command_limits import the_library
@@ -122,7 +123,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("name", sample(list(DAMAGES), every=3))
 def test_members_of_a_damaged_lane_end_by_themselves(folder: Path, attack: Attack, name: str) -> None:
     with attack(f"lane pages: {name}"):
         lane = folder / "lane"

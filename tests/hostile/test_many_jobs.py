@@ -10,11 +10,11 @@ from urllib.parse import quote
 import pytest
 from box import Attack, Box
 
+from waiting import PATIENCE_S
 from weft.client.unix_http import Connection
 
 HELD = 3_000
 """Of one array that never starts: the queue that all attacks meet."""
-PATIENCE_S = 120.0
 WRONG = (
     ("a limit of 0", "limit=0"),
     ("a negative limit", "limit=-1"),

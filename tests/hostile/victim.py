@@ -15,7 +15,7 @@ from weft.runtime.agent import Agent
 from weft.runtime.checkpoint.rank_store import CheckpointError
 from weft.runtime.checkpoint.run_state import Progress
 
-PATIENCE_S = 60
+PATIENCE_S = 600
 
 for line in sys.stdin:
     asked = json.loads(line)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from underweft import SCRIPTS, Running, bare, environment, page_folder, under_weft
+from underweft import SCRIPTS, Running, bare, environment, forked_under_weft, page_folder
 from waiting import PATIENCE_S, wait_until
 from weft.runtime.allocator import library_path
 from weft.runtime.page import lane_page
@@ -35,13 +35,13 @@ SURVIVORS = ("cnn", "ema_replay")
 VICTIMS, AT_ONCE = int(os.environ.get("WEFT_TEST_DEATHS", "12")), 4
 STOPPED_GRACE_S = 0.3
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="the native library was not built")
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(library_path() is None, reason="the native library was not built")]
 
 
 @contextmanager
 def in_lane(lane: Path, *command: str) -> Iterator[Running]:
     env = {**environment(), "WEFT_POISON": "1"}
-    with under_weft(sys.executable, *command, options=("--lane", str(lane)), env=env) as running:
+    with forked_under_weft(sys.executable, *command, options=("--lane", str(lane)), env=env) as running:
         yield running
 
 
@@ -55,9 +55,10 @@ def test_the_others_go_on_when_members_are_killed_or_stopped() -> None:
     chance = random.Random(seed)
     with ExitStack() as stack:
         lane = stack.enter_context(page_folder()) / "lane"
-        survivors = [stack.enter_context(in_lane(lane, str(SCRIPTS / f"{name}.py"))) for name in SURVIVORS]
-        for survivor in survivors:
-            survivor.task.pause(at_step=2, grace_s=PATIENCE_S)
+        survivors = []
+        for name in SURVIVORS:
+            survivors.append(stack.enter_context(in_lane(lane, str(SCRIPTS / f"{name}.py"))))
+            survivors[-1].task.pause(at_step=2, grace_s=PATIENCE_S)  # at once: it may be over before the next one comes
         with lane.open("r+b") as page:
             os.pwrite(page.fileno(), struct.pack("=Q", int(STOPPED_GRACE_S * 1e9)), 8 * lane_page.STOPPED_GRACE)
         for survivor in survivors:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from compiled import NATIVE, build
 
-from underweft import SCRIPTS, bare, environment, marked_steps, page_folder, under_weft
+from underweft import SCRIPTS, bare, environment, forked_under_weft, marked_steps, page_folder, under_weft
 from waiting import PATIENCE_S
 from weft.node.task.rank import RankStatus
 from weft.runtime.allocator import library_path
@@ -29,7 +29,10 @@ TRIOS = [
     ("sweep", "cells", "cnn"),  # optimizers and models that come and go
 ]
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="the native library was not built")
+REAL_STARTS = {"workers", "compiled", "inference_compiled"}
+"""They start interpreters of their own, or load PyTorch's compiler."""
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(library_path() is None, reason="the native library was not built")]
 
 
 def together(trio: tuple[str, ...], library: Path | None = None) -> list[tuple[str, str, RankStatus]]:
@@ -38,14 +41,12 @@ def together(trio: tuple[str, ...], library: Path | None = None) -> list[tuple[s
     with ExitStack() as stack:
         lane = stack.enter_context(page_folder()) / "lane"
         words = [name.split() for name in trio]
-        all_running = [
-            stack.enter_context(
-                under_weft(sys.executable, str(SCRIPTS / f"{name}.py"), *rest, options=("--lane", str(lane)), env=env)
-            )
-            for name, *rest in words
-        ]
-        for running in all_running:
-            running.task.pause(at_step=2, grace_s=PATIENCE_S)
+        all_running = []
+        for name, *rest in words:
+            start = under_weft if library or name in REAL_STARTS else forked_under_weft
+            command = (sys.executable, str(SCRIPTS / f"{name}.py"), *rest)
+            all_running.append(stack.enter_context(start(*command, options=("--lane", str(lane)), env=env)))
+            all_running[-1].task.pause(at_step=2, grace_s=PATIENCE_S)
         for running in all_running:
             running.task.resume()
         ended = [running.end() for running in all_running]

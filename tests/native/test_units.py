@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from compiled import NATIVE, build
 
+from waiting import PATIENCE_S
+
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
 WORLD = ("world.c", "thread_status.c", "stop_signal.c")
 CORE = ("memory.c", "limiting.c", "overflow.c", "swapping.c", "sharing.c", "forking.c", "arena.c", "cpu.c", *WORLD)
@@ -29,7 +31,6 @@ PROGRAMS = {
     "test_forking": CORE,
 }
 SKIPPED = 77  # as in story.h
-PATIENCE_S = 90
 
 
 def stories() -> list[tuple[str, str]]:

@@ -19,6 +19,8 @@ from weft.runtime.allocator import library_path
 from weft.runtime.page import layout
 from weft.runtime.page.layout import Depth
 
+pytestmark = pytest.mark.torch
+
 GUEST, HOLDER = {"guest": True}, {"guest": False}
 THROTTLED = {"guest": True, "throttled": True}
 UNTIL_TOLD = "while [ ! -e {} ]; do sleep 0.01; done; "

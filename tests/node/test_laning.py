@@ -23,7 +23,10 @@ from weft.runtime.allocator import library_path
 from weft.runtime.page import lane_page
 from weft.runtime.page.lane_page import Member
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library"),
+]
 
 IN_LANE = {"guest": True, "lane": 1}
 # Forty steps, of which the last thirty only once somebody says so.

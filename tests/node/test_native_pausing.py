@@ -13,7 +13,10 @@ from nodes import Message, Node, a_node
 from waiting import wait_until
 from weft.runtime.allocator import library_path
 
-pytestmark = pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(library_path() is None, reason="weft was installed without its native library"),
+]
 
 MB = 1 << 20
 ROOMY, TIGHT = 0, 1 << 50

@@ -22,6 +22,8 @@ from weft.runtime.allocator import library_path
 from weft.runtime.page import layout
 from weft.runtime.page.layout import Depth
 
+pytestmark = pytest.mark.torch
+
 MB = 1 << 20
 STEPPING = """
 import time, weft

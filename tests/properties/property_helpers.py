@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from extent import pairs
 from plans import agreed, from_scratch
 from weft.core.commands import Command
 from weft.core.job import Job
@@ -78,6 +80,20 @@ VARIANTS = [variant for name in POLICIES for variant in variants_of(name)]
 def label(variant: Variant) -> str:
     name, given = variant
     return ",".join([name, *(f"{key}={value}" for key, value in given.items())])
+
+
+def in_worlds(variants: Sequence[Variant], worlds: Sequence[World]) -> pytest.MarkDecorator:
+    """Runs a test with each of these variants in each of these worlds, or with a reduced matrix of them.
+
+    The reduced one has every variant once, and every policy in every world. That is every meaning: settings are read
+    by the policy's own stages, and a world says which events come and when. The two meet in the planner and in the
+    stages that share devices, which a policy has in all its settings. So a fault shows with one of the policy's
+    settings, or in one of the worlds.
+    """
+    groups = [[each for each in variants if each[0] == name] for name in dict.fromkeys(name for name, _ in variants)]
+    chosen = pairs(groups, worlds)
+    ids = [f"{label(variant)}-{world.name}" for variant, world in chosen]
+    return pytest.mark.parametrize(("variant", "world"), chosen, ids=ids)
 
 
 def build(variant: Variant) -> Policy:

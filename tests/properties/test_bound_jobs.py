@@ -17,6 +17,7 @@ from property_helpers import (
     build,
     check_reasons,
     decisions,
+    in_worlds,
     label,
     run_watched,
     steady,
@@ -35,7 +36,7 @@ Workload = tuple[Cluster, list[TraceJob]]
 Change = Callable[[JobSpec, int], JobSpec]
 
 every_policy = pytest.mark.parametrize("variant", VARIANTS, ids=label)
-in_both = pytest.mark.parametrize("world", [REAL, SHARED], ids=lambda world: world.name)
+in_both_worlds = in_worlds(VARIANTS, (REAL, SHARED))
 CPUS = 4
 
 
@@ -79,8 +80,7 @@ def _bounds(choice: int, job: TraceJob) -> dict[str, object]:
             return {}
 
 
-@in_both
-@every_policy
+@in_both_worlds
 @given(workload=bound_workloads())
 @steady(8)
 def test_bound_jobs_all_end_and_no_core_is_used_twice(variant: Variant, world: World, workload: Workload) -> None:
@@ -99,8 +99,7 @@ def test_every_bound_job_that_waits_has_a_reason(variant: Variant, workload: Wor
     run_watched(jobs, cluster, build(variant), SHARED, watch=check_reasons)
 
 
-@in_both
-@every_policy
+@in_both_worlds
 @given(workload=bound_workloads())
 @steady(4)
 def test_nobody_starts_before_it_is_to_begin(variant: Variant, world: World, workload: Workload) -> None:

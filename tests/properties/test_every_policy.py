@@ -13,6 +13,7 @@ from property_helpers import (
     Variant,
     build,
     check_reasons,
+    in_worlds,
     label,
     run_watched,
     steady,
@@ -26,12 +27,11 @@ from weft.sim.world import World
 
 Workload = tuple[Cluster, list[TraceJob]]
 
-in_both = pytest.mark.parametrize("world", [REAL, SHARED], ids=lambda world: world.name)
+in_both_worlds = in_worlds(VARIANTS, (REAL, SHARED))
 every_policy = pytest.mark.parametrize("variant", VARIANTS, ids=label)
 
 
-@in_both
-@every_policy
+@in_both_worlds
 @given(workload=workloads())
 @steady(8)
 def test_every_job_ends_and_nobody_holds_a_device_twice_or_a_gang_in_part(
@@ -59,8 +59,7 @@ def test_the_device_seconds_charged_are_those_of_the_trace(variant: Variant, wor
     assert int(table.preemptions.sum()) == preemptions
 
 
-@in_both
-@every_policy
+@in_both_worlds
 @given(workload=workloads())
 @steady(4)
 def test_every_waiting_job_has_a_reason_in_words(variant: Variant, world: World, workload: Workload) -> None:

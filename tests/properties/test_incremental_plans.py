@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
-from property_helpers import INCREMENTAL, REAL, WORLDS, Twin, Variant, label, run_watched, steady, workloads
+from property_helpers import INCREMENTAL, REAL, WORLDS, Twin, Variant, in_worlds, run_watched, steady, workloads
 
 from weft.core.values import Cluster, JobSpec, Node
 from weft.sim.trace import TraceJob
@@ -12,8 +11,7 @@ from weft.sim.trace import TraceJob
 Workload = tuple[Cluster, list[TraceJob]]
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-@pytest.mark.parametrize("variant", INCREMENTAL, ids=label)
+@in_worlds(INCREMENTAL, WORLDS)
 @given(workload=workloads())
 @steady(9)
 def test_incremental_and_plain_planners_agree_at_every_decision(

@@ -17,6 +17,7 @@ from property_helpers import (
     Variant,
     build,
     decisions,
+    in_worlds,
     label,
     steady,
     trace_jobs,
@@ -62,8 +63,7 @@ def other_futures(draw: st.DrawFn, jobs: list[TraceJob], finish_s: dict[str, flo
     return future
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-@pytest.mark.parametrize("variant", BLIND, ids=label)
+@in_worlds(BLIND, WORLDS)
 @given(data=st.data())
 @steady(6)
 def test_commands_until_t_do_not_depend_on_what_comes_after_t(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
-from property_helpers import INCREMENTAL, REAL, SHARED, Variant, build, label, run_watched, steady, workloads
+from property_helpers import INCREMENTAL, REAL, SHARED, Variant, build, in_worlds, run_watched, steady, workloads
 
 from weft.core.positions import SortedPositions
 from weft.core.scheduler import Scheduler
@@ -17,8 +16,7 @@ from weft.sim.trace import TraceJob
 Workload = tuple[Cluster, list[TraceJob]]
 
 
-@pytest.mark.parametrize("world", [REAL, SHARED], ids=lambda world: world.name)
-@pytest.mark.parametrize("variant", INCREMENTAL, ids=label)
+@in_worlds(INCREMENTAL, (REAL, SHARED))
 @given(workload=workloads())
 @steady(3)
 def test_positions_from_the_line_are_those_of_the_sorted_queue(

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from make_runs import job_table, make_run, synthetic_run
 
+from waiting import PATIENCE_S
 from weft.sim.results.report import write_report
 from weft.sim.results.report.figures import bucket_means, bucket_peaks, cumulative
 from weft.sim.results.run_result import PolicyRun
@@ -193,7 +194,7 @@ def test_a_browser_draws_every_figure_without_complaint(tmp_path: Path) -> None:
         f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=4000", "--enable-logging=stderr",
         "--dump-dom", (tmp_path / "report.html").as_uri(),
     ]  # fmt: skip
-    seen = subprocess.run(browser, capture_output=True, text=True, timeout=60, check=True)
+    seen = subprocess.run(browser, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert "CONSOLE" not in seen.stderr
     body = re.sub(r"<script.*?</script>", "", seen.stdout, flags=re.S)
     assert len(re.findall(r'class="[^"]*\bjs-plotly-plot\b', body)) == len(FIGURES)

@@ -18,6 +18,8 @@ from weft.runtime.page import layout
 from weft.runtime.page.layout import PAGE_BYTES
 from weft.runtime.page.page_file import Page, PageError, create, open_page
 
+pytestmark = pytest.mark.process
+
 HEADER = Path(__file__).parents[2] / "native" / "weft_page.h"
 NOT_WORDS = {
     "PAGE_BYTES",

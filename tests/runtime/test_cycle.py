@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.runtime.hooks.step_cycle import Cycle
+
+pytestmark = pytest.mark.unit
 
 
 def boundaries(updates: str) -> tuple[int, str]:

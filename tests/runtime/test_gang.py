@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from underweft import SCRIPTS, Running, bare, environment, marked_steps, under_weft
+from underweft import SCRIPTS, Running, bare, environment, forked_under_weft, marked_steps, under_weft
 from waiting import PATIENCE_S, wait_until
 from weft.node.sharing.throttle import SeatedGuest, Throttle
 from weft.node.task.handle import Task
@@ -40,13 +40,14 @@ def torchrun(*words: str, script: Path = DDP, options: tuple[str, ...] = ()) -> 
 def task_per_rank(
     *words: str, script: Path = DDP, options: tuple[str, ...] = ()
 ) -> Iterator[tuple[Task, list[Running]]]:
-    """Two tasks with a rank and a page each, as a coordinator launches them."""
+    """Two tasks with a rank and a page each, as a coordinator launches them; both are forks."""
     gang = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     with ExitStack() as stack:
         runs = []
         for rank in ("0", "1"):
             env = {**environment(), **gang, "RANK": rank, "LOCAL_RANK": rank}
-            runs.append(stack.enter_context(under_weft(sys.executable, str(script), *words, options=options, env=env)))
+            start = forked_under_weft(sys.executable, str(script), *words, options=options, env=env)
+            runs.append(stack.enter_context(start))
         task = Task([page for running in runs for page in running.task._pages])
         yield task, runs
 

@@ -14,6 +14,8 @@ import pytest
 
 from underweft import environment
 
+pytestmark = pytest.mark.process
+
 pytest.importorskip("hatchling")
 ROOT = Path(__file__).parents[2]
 BUILT_FROM = ("src", "native", "hatch_build.py", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", ".gitignore")

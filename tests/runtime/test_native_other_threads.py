@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from underweft import Running, environment, page_folder, under_weft
+from underweft import Running, environment, forked_under_weft, page_folder
 from waiting import PATIENCE_S, wait_until
 from weft.node.exec.command_limits import the_library
 from weft.node.task.gang_barrier import PauseRefusedError
@@ -119,7 +121,7 @@ def pause_at(running: Running, step: int, depth: str) -> None:
 
 @scripts
 def test_pauses_and_limits_are_the_same_as_without_such_threads(script: str) -> None:
-    with under_weft(sys.executable, "-c", script) as running:
+    with forked_under_weft(sys.executable, "-c", script) as running:
         running.wait_for_steps()
         pause_at(running, 5, "drop-caches")
         pause_at(running, 10, "swap-out")
@@ -140,15 +142,24 @@ def test_pauses_and_limits_are_the_same_as_without_such_threads(script: str) -> 
 def test_a_lane_is_handed_over_past_such_threads(script: str) -> None:
     with page_folder() as folder:
         options = ("--lane", str(folder / "lane"), "--lane-capacity", "256M")
-        both = [under_weft(sys.executable, "-c", each, options=options) for each in (script, TRAINS)]
-        with both[0] as one, both[1] as other:
+        both = [forked_under_weft(sys.executable, "-c", each, options=options) for each in (script, TRAINS)]
+        with ExitStack() as stack:
+            one, other = (stack.enter_context(_paused_at_once(each)) for each in both)
             for running in (one, other):
-                running.wait_for_steps()
+                running.task.resume()
             for running, each in ((one, script), (other, TRAINS)):
                 assert running.end() == (bare(each), "", 0)
                 rank = running.task.status().ranks[0]
                 assert rank.turns > 30
                 assert rank.copied_out_bytes > 0, "and it left something behind"
+
+
+@contextmanager
+def _paused_at_once(start: AbstractContextManager[Running]) -> Iterator[Running]:
+    """Started, and paused near its beginning: it may be over before another one comes."""
+    with start as running:
+        running.task.pause(at_step=2, grace_s=PATIENCE_S)
+        yield running
 
 
 DEAF = """
@@ -169,7 +180,7 @@ is_deaf.wait()
 
 def test_a_thread_that_cannot_be_stopped_is_named_and_the_job_runs_on(tmp_path: Path) -> None:
     script = DEAF + TRAINS.replace("for _ in range(45)", f"while not os.path.exists({str(tmp_path / 'over')!r})")
-    with under_weft(sys.executable, "-c", script) as running:
+    with forked_under_weft(sys.executable, "-c", script) as running:
         running.wait_for_steps()
         with pytest.raises(PauseRefusedError, match=r'the thread "deaf-one" \(\d+\) sleeps and blocks every signal'):
             running.task.pause("swap-out", grace_s=PATIENCE_S)

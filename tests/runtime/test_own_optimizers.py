@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from underweft import environment, pause_at_random_steps, under_weft
+from underweft import environment, forked_under_weft, pause_at_random_steps, under_weft
 from weft.runtime.hooks.method_hooks import METHODS
 
 STEPS = 12
@@ -62,7 +62,8 @@ def test_its_updates_are_steps(tmp_path: Path, module: str, kind: str, order: st
     script.write_text(SCRIPT.format(imports=imports, kind=name, method=method, steps=STEPS, rate=rate))
     env = environment()
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env.get("PYTHONPATH", "")])
-    with under_weft(sys.executable, str(script), env=env) as running:
+    start = forked_under_weft if order == "torch first" else under_weft
+    with start(sys.executable, str(script), env=env) as running:
         pauses = pause_at_random_steps(running, seed=1)
         out, err, code = running.end()
         assert (code, len(out.splitlines())) == (0, STEPS), err

@@ -135,7 +135,8 @@ def test_a_pause_outlives_whoever_asked_for_it(tmp_path: Path) -> None:
     with under_weft(*stepping(str(tmp_path / "over"))) as running:
         running.wait_for_steps()
         path = running.task._pages[0].path
-        ask = f"import weft, os, signal; weft.attach({path!r}).pause(grace_s=60); os.kill(os.getpid(), signal.SIGKILL)"
+        pause = f"weft.attach({path!r}).pause(grace_s={PATIENCE_S})"
+        ask = f"import weft, os, signal; {pause}; os.kill(os.getpid(), signal.SIGKILL)"
         assert subprocess.run([sys.executable, "-c", ask], check=False).returncode == -signal.SIGKILL
         with weft.attach(path) as found:
             step = found.step

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from weft.runtime.hooks.step_cycle import Cycle
 
+pytestmark = pytest.mark.unit
+
 WARM_UP = 30  # iterations of an optimizer's absence, at most
 LEARNT = 400  # iterations after which a period of at most 12 is known
 

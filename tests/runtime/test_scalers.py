@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from underweft import bare, under_weft
+from underweft import bare, forked_under_weft
 
 SCRIPT = """
 import torch
@@ -50,7 +50,7 @@ def test_a_script_with_such_a_scaler_does_the_same_under_weft(name: str, tmp_pat
     scaler, states = SCALERS[name]
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace("{states}", states).replace("{scaler}", scaler))
-    with under_weft(sys.executable, str(script)) as running:
+    with forked_under_weft(sys.executable, str(script)) as running:
         out, err, code = running.end()
         assert (code, out) == (0, bare(script)), err
         assert running.task.status().step == 6

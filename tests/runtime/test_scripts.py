@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from underweft import SCRIPTS, bare, marked_steps, pause_at_random_steps, under_weft
+from underweft import SCRIPTS, bare, forked_under_weft, marked_steps, pause_at_random_steps, under_weft
 
 PLAIN = [
     "cnn",
@@ -39,6 +39,8 @@ PLAIN = [
     "detector",
 ]
 RUNS = [(name, ()) for name in PLAIN] + [("workers", ("fork",)), ("workers", ("spawn",))]
+REAL_STARTS = {"cnn", "workers", "compiled", "inference_compiled", "detector"}
+"""Those that start interpreters of their own or load PyTorch's compiler, and two as they are run every day."""
 IDS = [" ".join((name, *words)) for name, words in RUNS]
 
 
@@ -46,7 +48,8 @@ IDS = [" ".join((name, *words)) for name, words in RUNS]
 def test_a_script_does_the_same_under_weft(name: str, words: tuple[str, ...]) -> None:
     """Paused again and again; hardly paused, and beside two others, in tests/native/test_lanes.py."""
     script = SCRIPTS / f"{name}.py"
-    with under_weft(sys.executable, str(script), *words) as running:
+    start = under_weft if name in REAL_STARTS else forked_under_weft
+    with start(sys.executable, str(script), *words) as running:
         pauses = pause_at_random_steps(running, seed=len(name))
         out, err, code = running.end()
         assert (code, out) == (0, bare(script, *words)), err

@@ -16,10 +16,12 @@ from weft.core.values import JobSpec
 from weft.sim.colocation import Fitted, Profile
 from weft.sim.world import load_world
 
+pytestmark = pytest.mark.process
+
 
 def weft(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "weft.cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_what_a_quick_calibration_writes_is_a_world(tmp_path: Path) -> None:
