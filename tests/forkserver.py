@@ -92,9 +92,8 @@ def weft_exec(words: Sequence[str], env: Mapping[str, str], stdout: BinaryIO, st
 
 @cache
 def _server() -> socket.socket:
-    from weft.node.exec.command_limits import the_library
-
     from underweft import environment
+    from weft.node.exec.command_limits import the_library
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for one in (ours, theirs):

@@ -48,10 +48,10 @@ def test_las_takes_turns_quantum_by_quantum() -> None:
     assert simulate(SHORT_LONG_WIDE, 2, "las", quantum_s=1) == [5, 14, 16]
 
 
-def test_las_counts_its_quantum_from_the_last_decision() -> None:
-    # 0: first. 3: second arrives with nothing attained and runs. 7: attained 3 and 4, the first runs
-    # (an unbroken clock of 4 would have ticked at 4). 11: 7 and 4, the second until 13. The first until 14.
-    assert simulate([(0, 8, 1), (3, 6, 1)], 1, "las", quantum_s=4) == [14, 13]
+def test_las_counts_what_a_running_job_attains_from_the_end_of_its_quantum() -> None:
+    # Quanta end at 4, 8 and 12. 3: the second arrives; both count as 0, so the first keeps the device. 4: 4 and 0, the
+    # second runs. 8: 4 and 4, the first runs and ends at 12. The second has 2 left, until 14.
+    assert simulate([(0, 8, 1), (3, 6, 1)], 1, "las", quantum_s=4) == [12, 14]
 
 
 def test_tiresias_demotes_a_job_the_instant_it_reaches_the_threshold() -> None:

@@ -57,8 +57,8 @@ class Watched(Simulation):
         super()._step(events, now)
         self.scheduler.ledger.validate()
         self.last_s = now
-        self.paces = {job.id: self._expected(self._living[job.id]) for job in self._computing()}
-        assert {living.spec.id for living in self._living.values() if living.generation} == self.paces.keys()
+        self.paces = {job.id: self._expected(self._live_jobs[job.id]) for job in self._computing()}
+        assert {each.spec.id for each in self._live_jobs.values() if each.generation} == self.paces.keys()
 
     def _carry_out(self, commands: Any, now: float) -> None:
         self.seats += sum(isinstance(command, Seat) for command in commands)
@@ -75,7 +75,7 @@ class Watched(Simulation):
 
     def _rate_there(self, device: Device, living: SimulatedJob) -> float:
         there = [
-            self._living[job.id]
+            self._live_jobs[job.id]
             for job in sorted(self._computing(), key=lambda job: not job.is_running)
             if device in devices_of(job.seating.allocation if job.seating else job.allocation)
         ]

@@ -23,7 +23,7 @@ from weft.sim.results.summary import ClassSummary, summarise
 from weft.sim.results.text_table import render_table
 
 CLASSES = ["guaranteed", "guaranteed", "opportunistic"]
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "simulate.md").read_text(encoding="utf-8")
 
 
 def run(policy: str, *finish_s: float, heeds_classes: bool = False) -> PolicyRun:
@@ -130,7 +130,7 @@ def test_a_policy_that_heeds_no_classes_decides_the_same_without_them(policy: st
     assert finish_s[0] == finish_s[1]
 
 
-def test_the_readme_says_which_policies_heed_classes() -> None:
+def test_the_guide_says_which_policies_heed_classes() -> None:
     heeding = [f"`{name}`" for name in POLICIES if policies_asked(name)[0].heeds_classes]
-    (line,) = [line for line in README.splitlines() if line.startswith("Opportunistic jobs yield under ")]
+    (line,) = [line for line in GUIDE.splitlines() if line.startswith("Opportunistic jobs yield under ")]
     assert line.startswith(f"Opportunistic jobs yield under {' and '.join(heeding)}")
