@@ -67,6 +67,6 @@ def repair(dry_run: bool) -> int:
 
 def maintain(*words: str | Path | None) -> int:
     """Run the daemon's maintenance program, which prints its own messages."""
-    command = [sys.executable, "-P", "-m", "weft.control.maintenance"]
+    command = [sys.executable, "-P", "-m", "weft.control.store.log_tool"]
     given = [str(word.absolute()) if isinstance(word, Path) else word for word in words if word is not None]
     return subprocess.run([*command, *given], check=False).returncode  # noqa: S603
