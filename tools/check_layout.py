@@ -37,7 +37,9 @@ RETIRED = {
     "somebody": "a job, a user",
 }
 """What docs/glossary.md says instead."""
-LOOKS_RETIRED = re.compile(r"(?<![A-Za-z])(?<!math\.)(" + "|".join(RETIRED) + r")(?![A-Za-z])", re.IGNORECASE)
+LOOKS_RETIRED = re.compile(r"(?<![A-Za-z])(?<!math\.)(?<!np\.)(" + "|".join(RETIRED) + r")(?![A-Za-z])", re.IGNORECASE)
+STORED = ('INVENTORY_SETTING = "floor"',)
+"""A name in the log of each installation stays as it is: another one would make existing logs unreadable."""
 
 
 def modules() -> list[Path]:
@@ -75,6 +77,8 @@ def too_long(path: Path, text: str) -> Iterator[str]:
 
 def retired(path: Path, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
+        if line in STORED:
+            continue
         for word in LOOKS_RETIRED.findall(line):
             yield f"{shown(path)}:{number}: '{word}' is retired: say {RETIRED[word.lower()]}"
 
