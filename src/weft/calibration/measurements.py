@@ -239,7 +239,6 @@ def world_text(measured: MachineMeasurements) -> str:
 
 # ---- The values of the fitted interference model that explain measured pairs best.
 
-
 Rates = tuple[float, float]
 Floats = NDArray[np.float64]
 LARGEST_CONTENTION, LEAST_UTILISATION = 5.0, 0.05

@@ -275,7 +275,6 @@ def _key(order: Order) -> tuple[str, int]:
 
 # ---- The process: started when there is none, replaced when it does not answer, stopped.
 
-
 LOOK_EVERY_S = 0.25
 STARTING_S = 10.0
 LEAVING_S = 10.0

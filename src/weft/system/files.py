@@ -206,7 +206,6 @@ def replace_file(path: Path, content: bytes) -> None:
 
 # ---- Which file system a path is on.
 
-
 MOUNTINFO = Path("/proc/self/mountinfo")
 UNKNOWN = "an unknown file system"
 IN_MEMORY = ("tmpfs", "ramfs")

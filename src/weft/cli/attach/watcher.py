@@ -89,7 +89,6 @@ class SelectionWatcher(Watcher):
 
 # ---- The logs of several jobs: each line with the id of its job in front.
 
-
 OUT = 1
 LONGEST_LINE_BYTES = 1 << 16
 """A line that is longer is shown in pieces: what a job prints may have no line breaks."""

@@ -113,7 +113,6 @@ QUERIES = _queries(resources.files("weft.control.store").joinpath("sql", "querie
 
 # ---- The log.
 
-
 FAIL_POINTS = ("control-log-begun", "control-log-written", "control-log-committed", "control-snapshot-written")
 
 INVENTORY_SETTING = "floor"

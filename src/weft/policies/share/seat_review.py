@@ -78,7 +78,6 @@ def seated_otherwise(view: View, is_ours: Callable[[Seating], bool]) -> list[Wit
 
 # ---- How long what did not pay is not tried again.
 
-
 MOST_DOUBLED = 20
 
 K = TypeVar("K", bound=Hashable)

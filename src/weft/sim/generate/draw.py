@@ -146,7 +146,6 @@ LIKES: Mapping[str, Like] = {"philly": PHILLY, "helios": HELIOS, "pai": PAI}
 
 # ---- What to generate, and the drawing.
 
-
 TENANT_EXPONENT = 1.4
 """The k-th tenant has 1/k^1.4 as many jobs as the first: near Philly's virtual clusters, with 50, 20, 12, 9, 2 … %."""
 AMPLE = 5

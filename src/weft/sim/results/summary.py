@@ -95,7 +95,6 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 # ---- A run in a few plain numbers.
 
-
 SMALL_GANG_SIZE = 4
 SHORT_S = 800.0
 BIN_NAMES = ("small short", "small long", "large short", "large long")

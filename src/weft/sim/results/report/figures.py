@@ -131,7 +131,6 @@ def _spread(ticks: Sequence[float]) -> list[float]:
 
 # ---- The figures.
 
-
 CDF_POINTS = 1_000
 MEAN_POINTS = 240
 """Few on purpose: a mean over a wider bucket is a calmer line, and hides nothing that a mean could show."""

@@ -199,7 +199,6 @@ CLUSTER = ColumnGroup(
 
 # ---- What happened, in sentences: computed from the same figures as the tables.
 
-
 MOST_COMPARED = 3
 """Policies that a sentence compares with the best: those that come next, and the last."""
 EQUAL_WITHIN = 0.01
