@@ -1,4 +1,7 @@
-"""Draws the jobs of a synthetic trace by the distributions of published clusters. The same seed, the same bytes."""
+"""Synthetic traces: seeded, at the load one asks for, with the distributions of published clusters.
+
+The same parameters give the same bytes.
+"""
 
 from __future__ import annotations
 
