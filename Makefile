@@ -30,11 +30,12 @@ test-all: $(READY)  ## Run every combination, and the training scripts with PyTo
 	TESTS=all $(BIN)/pytest -n auto --dist worksteal
 	TESTS=all LEAN=no $(BIN)/pytest -n auto --dist worksteal tests/runtime tests/native/test_lanes.py
 
-check: $(READY)  ## Lint, types and layers
+check: $(READY)  ## Lint, types, layers, names and sizes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_layout.py
 
 docs: $(READY)  ## Build the pages of docs/ as a site in out/site; fail on a broken link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

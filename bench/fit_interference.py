@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.calibration.interference_fit import Fit, fit_pairs
+from weft.calibration.measurements import Fit, fit_pairs
 
 
 def measured_pairs(path: Path, kind: str) -> dict[tuple[str, str], tuple[float, float]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from weft.core.job import Job
 from weft.core.sharing import Offer
-from weft.policies.order.fifo import Fifo
+from weft.policies.order.keyed import Fifo
 from weft.policies.order.quota import QuotaClasses
 from weft.policies.policy import Policy
 from weft.policies.share.candidates import Candidate

@@ -22,8 +22,7 @@ import weft
 from weft.sim.past_jobs import AFTER, HOLDS, IS_OVER, SITS, past_run
 from weft.sim.results.report import write_report
 from weft.sim.results.report.gantt import Bar, Chart, gantt_svg
-from weft.sim.results.run_result import Floats, PolicyRun
-from weft.sim.results.summary import completion_s, queueing_s, summarise
+from weft.sim.results.summary import Floats, PolicyRun, completion_s, queueing_s, summarise
 
 TRAIN = Path(__file__).with_name("train.py")
 REPORT = Path("out/demo.html")

@@ -18,11 +18,10 @@ from weft.core.values import JobClass
 from weft.policies.loader import policies_asked
 from weft.sim.engine import Simulation
 from weft.sim.request import Request, cluster_text, parse_cluster
-from weft.sim.results.run_result import PolicyRun
-from weft.sim.results.summary import completion_s, queueing_s, summarise
+from weft.sim.results.summary import PolicyRun, completion_s, queueing_s, summarise
 from weft.sim.trace import TraceJob
 from weft.sim.world import Habits, World, load_world
-from weft.sim.world.seeded_noise import noise
+from weft.sim.world.model import noise
 
 
 def world_of(name: str) -> World:

@@ -11,7 +11,7 @@ Weft = Callable[..., Result]
 
 BY_NAME = '''
 from weft import KeyedOrder, Policy
-from weft.policies.order.fifo import Fifo
+from weft.policies.order.keyed import Fifo
 
 
 class ByName(KeyedOrder):

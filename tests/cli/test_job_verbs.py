@@ -193,7 +193,7 @@ def test_what_has_not_ended_is_not_run_again_and_others_are(live: Live) -> None:
     waited(live, over)
     done = live.weft("rerun", held, over)
     assert done.returncode == 1
-    assert f"as {over} was" in done.stdout
+    assert f"a rerun of {over}" in done.stdout
     assert f"job {held} has not ended" in done.stderr
     live.says("cancel", held)
 

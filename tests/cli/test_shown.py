@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.cli.render.job_text import device_memory, devices, metrics, share_mark, sharing, status_line
-from weft.cli.render.quantities import clock, printable, rate, shortened, size
+from weft.cli.render.tables import clock, printable, rate, shortened, size
 from weft.core.text import duration_text
 
 MEASURED = {"persistent_bytes": 1536, "ephemeral_bytes": 4096, "peak_bytes": 5120, "overflow_bytes": 0}

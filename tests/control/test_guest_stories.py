@@ -34,9 +34,8 @@ from weft.control.loop.writer import Counts
 from weft.core.commands import Seating
 from weft.core.events import Measured
 from weft.core.job import Job
-from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import Note, Offer, Sharing
+from weft.core.sharing import Memory, Note, Offer, Sharing
 from weft.core.values import JobSpec
 from weft.policies.registry import POLICIES
 from weft.protocol import MeasuredRate, ProtocolError, from_coordinator

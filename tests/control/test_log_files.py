@@ -11,10 +11,10 @@ import pytest
 SAYS = """
 import logging, sys
 from pathlib import Path
-from weft.system import log
-log.LARGEST_BYTES = 200
-log.RotatingHandler.__init__.__defaults__ = (200, 2)
-log.configure_log(Path(sys.argv[1]), sys.argv[2] or None)
+from weft.system import process_log
+process_log.LARGEST_BYTES = 200
+process_log.RotatingHandler.__init__.__defaults__ = (200, 2)
+process_log.configure_log(Path(sys.argv[1]), sys.argv[2] or None)
 for number in range(30):
     logging.getLogger("weft.test").info("line %d", number)
     logging.getLogger("weft.test").debug("detail %d", number)

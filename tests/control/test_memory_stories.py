@@ -13,8 +13,7 @@ from weft.control.api.explain import in_words, preemptions
 from weft.control.api.views import Views, memory_json, nodes_json
 from weft.control.loop.inputs import AttemptReport, Tick
 from weft.control.loop.job_record import NOT_MEASURED, DeviceMemory, memory_of
-from weft.control.store.log_schema import scripts, upgrade
-from weft.control.store.log_store import LogStore
+from weft.control.store.log_store import LogStore, scripts, upgrade
 from weft.core.reasons import Code, Reason
 from weft.core.serialization import plain_reason
 from weft.system.home import Home

@@ -22,8 +22,7 @@ from weft.control.loop.job_record import JobRecord
 from weft.control.loop.job_state import JobState
 from weft.control.store import log_store as stores
 from weft.control.store.home_log import open_log, read_problems
-from weft.control.store.log_schema import COVERED, is_intact, scripts, upgrade
-from weft.control.store.log_store import Batch, Fact, LogStore, StoreError
+from weft.control.store.log_store import COVERED, Batch, Fact, LogStore, StoreError, is_intact, scripts, upgrade
 from weft.control.store.reconstruction import IdlePolicy
 from weft.control.store.replay import load_control_state
 from weft.core.errors import WeftError

@@ -12,10 +12,9 @@ from sharing_helpers import FIRST, SECOND, Host, offer, withdrawal
 
 from weft.core.errors import PlanRejectedError
 from weft.core.events import DevicesBlocked, Held, Measured, NodeLost
-from weft.core.memory import Memory, needed_bytes
 from weft.core.plan import Plan
 from weft.core.scheduler import Scheduler
-from weft.core.sharing import Note, Offer, Sharing, check
+from weft.core.sharing import Memory, Note, Offer, Sharing, check, needed_bytes
 from weft.core.values import Node
 
 

@@ -23,8 +23,7 @@ from box import SETTINGS, Attack, Box
 import extent
 from waiting import wait_until
 from weft.control.store.home_log import folded, open_log
-from weft.control.store.log_schema import KEYS, scripts
-from weft.control.store.log_store import LogStore
+from weft.control.store.log_store import KEYS, LogStore, scripts
 from weft.control.store.reconstruction import IdlePolicy, attempts_on_disk
 from weft.control.store.repair import Repaired, repair, restore
 from weft.control.store.replay import load_control_state

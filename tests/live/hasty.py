@@ -6,7 +6,7 @@ from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.mixed import MixedSharing
 from weft.policies.share.packing import Packing
-from weft.policies.share.retry_times import SearchTimer
+from weft.policies.share.seat_review import SearchTimer
 
 
 def weft() -> Policy:

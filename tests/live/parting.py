@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.policies.migrate.migration import Migration
-from weft.policies.order.fifo import Fifo
+from weft.policies.order.keyed import Fifo
 from weft.policies.policy import Policy
 from weft.policies.share.lanes import Lanes
 

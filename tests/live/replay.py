@@ -13,10 +13,9 @@ from weft.core.commands import Preempt, Seat, Start, Unseat
 from weft.core.events import Measured
 from weft.core.job import Job
 from weft.core.ledger import Ledger
-from weft.core.memory import Memory, needed_bytes
 from weft.core.scheduler import Scheduler
 from weft.core.serialization import KINDS, fact_of
-from weft.core.sharing import devices_of
+from weft.core.sharing import Memory, devices_of, needed_bytes
 from weft.core.values import Cluster, JobClass
 from weft.policies.loader import policies_asked
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.client import Client
 from weft.core.errors import WeftError
-from weft.core.memory import Memory, needed_bytes
+from weft.core.sharing import Memory, needed_bytes
 from weft.node.devices import sched_idle
 from weft.node.devices.cpu import SYSTEM, TICKS_HZ, USER
 from weft.node.task.handle import Task, attach

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nodes import Node, a_node
 
-from weft.system.mounts import is_in_memory
+from weft.system.files import is_in_memory
 from weft.system.runtime_dir import SHARED_MEMORY
 
 

@@ -12,10 +12,10 @@ from weft.node.sharing.controller_state import (
     ComparingAlone,
     GuestsChanged,
     HolderStalled,
-    Learning,
+    LearningAlone,
     Phase,
     PhaseEvent,
-    Sharing,
+    Together,
     gated_since_s,
     next_phase,
 )
@@ -24,8 +24,8 @@ from weft.node.sharing.slowdown import Evidence, Measure, Window
 TIMES = st.floats(0.0, 1e6)
 PERIODS = st.lists(st.just(Evidence(Measure(0.03, 0.01), None)), max_size=3).map(tuple)
 PHASES: st.SearchStrategy[Phase] = st.one_of(
-    st.just(Sharing()),
-    st.builds(Learning, TIMES, st.none() | st.just(Window((0.1,)))),
+    st.just(Together()),
+    st.builds(LearningAlone, TIMES, st.none() | st.just(Window((0.1,)))),
     st.builds(Comparing, PERIODS),
     st.builds(ComparingAlone, TIMES, PERIODS),
 )
@@ -47,7 +47,7 @@ def test_guests_compute_once_it_is_learnt(phase: Phase, is_slower: bool, now_s: 
 @given(PHASES, TIMES)
 def test_other_guests_end_all_doubt_but_do_not_end_the_learning(phase: Phase, now_s: float) -> None:
     changed = next_phase(phase, GuestsChanged(), now_s)
-    assert changed in (Sharing(), Learning(gated_since_s(phase) or 0.0))
+    assert changed in (Together(), LearningAlone(gated_since_s(phase) or 0.0))
     assert gated_since_s(changed) == gated_since_s(phase)
 
 

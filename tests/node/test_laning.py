@@ -15,7 +15,7 @@ from nodes import Message, Node
 
 from underweft import environment
 from waiting import PATIENCE_S, wait_until
-from weft.node.attempt.order import Seat
+from weft.node.attempt.order import AttemptSeat
 from weft.node.sharing import node_lanes
 from weft.node.task.handle import attach
 from weft.node.task.rank import RankStatus
@@ -248,7 +248,7 @@ def test_a_page_is_removed_only_if_no_attempt_and_no_process_uses_its_lane(tmp_p
     (tmp_path / "lane-x").touch()
     node_lanes.remove_unused(tmp_path, {tmp_path / "lane-0-3"})
     assert sorted(each.name for each in tmp_path.iterdir()) == ["lane-0-1", "lane-0-3", "lane-x"]
-    node_lanes.set_order(tmp_path / "lane-0-1", {mine[0]}, Seat(base=-3, weight=9))
+    node_lanes.set_order(tmp_path / "lane-0-1", {mine[0]}, AttemptSeat(base=-3, weight=9))
     assert members(tmp_path / "lane-0-1") == {mine[0]: (-3, 9)}
 
 
@@ -264,7 +264,7 @@ def test_what_was_used_before_an_order_does_not_count_against_it(tmp_path: Path)
         page[:] = lane.read_bytes()
         struct.pack_into("=Q", page, used_at, used_s * 10**9)
         lane.write_bytes(page)
-        node_lanes.set_order(lane, {os.getpid()}, Seat(base=remaining_s * 10**6, weight=-1))
+        node_lanes.set_order(lane, {os.getpid()}, AttemptSeat(base=remaining_s * 10**6, weight=-1))
         return int(struct.unpack_from("=q", lane.read_bytes(), base_at)[0]) - used_s * 10**6
 
     assert key_after(0, 11) == 11 * 10**6

@@ -18,7 +18,7 @@ from weft.node.task.control_page import further_pages, make_page, new_task_page,
 from weft.runtime.page import layout
 from weft.runtime.page.page_file import Page, create, open_page, start_time
 from weft.system import runtime_dir
-from weft.system.mounts import UNKNOWN, file_system_in, is_in_memory
+from weft.system.files import UNKNOWN, file_system_in, is_in_memory
 
 NOBODY = 2**22 + 1  # above any pid
 

@@ -17,7 +17,7 @@ from weft.node.devices.preload import NOT_SERVED, Service, preloaded, service_at
 from weft.node.handles.spawn import limits_of, page_for, task_environment
 from weft.runtime import allocator
 from weft.runtime.page import layout
-from weft.system import mounts
+from weft.system import files
 from weft.system.home import Home
 
 LIBRARY = "/lib/weft/libweft.so"
@@ -116,7 +116,7 @@ def test_the_next_tier_is_a_folder_of_the_home_for_its_owner_alone(tmp_path: Pat
 def test_in_memory_or_over_a_network_there_is_no_next_tier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
-    monkeypatch.setattr(mounts, "file_system", lambda path: system)
+    monkeypatch.setattr(files, "file_system", lambda path: system)
     monkeypatch.setattr("weft.system.home.file_system", lambda path: system)
     assert service_at(Home(tmp_path)) == Service(LIBRARY, "")
     assert not (tmp_path / "tier").exists()

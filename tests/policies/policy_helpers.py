@@ -8,7 +8,7 @@ from pathlib import Path
 from weft.core.values import Cluster, JobSpec, nodes_of
 from weft.core.view import Decider
 from weft.sim.engine import Simulation
-from weft.sim.results.run_result import JobTable
+from weft.sim.results.summary import JobTable
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import World
 

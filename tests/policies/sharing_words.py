@@ -12,7 +12,7 @@ from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import Decider
 from weft.policies.base import Placer
 from weft.policies.migrate.migration import Migration
-from weft.policies.order.fifo import Fifo
+from weft.policies.order.keyed import Fifo
 from weft.policies.order.quota import QuotaClasses
 from weft.policies.policy import Policy
 from weft.policies.share.mixed import MixedSharing

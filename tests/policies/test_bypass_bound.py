@@ -10,7 +10,7 @@ from sharing_words import Stage
 
 from weft.core.events import Finished, Held, Lost, Released, Woken
 from weft.core.values import JobClass
-from weft.policies.order.fifo import Fifo
+from weft.policies.order.keyed import Fifo
 from weft.policies.order.quota import QuotaClasses
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES

@@ -8,7 +8,7 @@ from sharing_words import GB, Stage, told
 from weft.core.events import Cancelled, Finished, Held, Lost, Released, Submitted
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobClass, JobSpec
-from weft.policies.order.fifo import Fifo
+from weft.policies.order.keyed import Fifo
 from weft.policies.order.quota import GUARANTEED_FIRST, OPPORTUNISTIC_LAST, QuotaClasses
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES

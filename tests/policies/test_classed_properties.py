@@ -18,13 +18,12 @@ from weft.core.reasons import Reason
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.core.view import View
-from weft.policies.order.fifo import Fifo
-from weft.policies.order.keyed import KeyedOrder
+from weft.policies.order.keyed import Fifo, KeyedOrder
 from weft.policies.order.quota import QuotaClasses
 from weft.policies.order.starvation import BypassBound
 from weft.policies.order.tiresias import ServiceQueues
 from weft.policies.placement import Consolidated, SkewAware
-from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.free_devices import NodeGroup
 from weft.policies.plan.preemption import placement_of
 from weft.policies.plan.reservation import Reservation, Reservations
 from weft.policies.policy import Policy

@@ -7,7 +7,7 @@ from sharing_words import Stage
 
 from weft.core.events import Cancelled, Finished, NodeLost
 from weft.core.values import JobClass
-from weft.policies.order.fifo import Fifo
+from weft.policies.order.keyed import Fifo
 from weft.policies.order.quota import QuotaClasses
 from weft.policies.placement import Consolidated
 from weft.policies.policy import Policy

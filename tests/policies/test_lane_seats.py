@@ -26,15 +26,13 @@ from weft.core.events import (
     Submitted,
 )
 from weft.core.job import Job
-from weft.core.memory import Memory, needed_bytes
 from weft.core.scheduler import Scheduler
-from weft.core.sharing import Offer, Sharing
+from weft.core.sharing import Memory, Offer, Sharing, needed_bytes
 from weft.core.values import Cluster, JobSpec, Node
 from weft.core.view import View
 from weft.policies.base import QueueOrder
-from weft.policies.order.fifo import Fifo
 from weft.policies.order.gandiva import GandivaOrder
-from weft.policies.order.las import Las
+from weft.policies.order.keyed import Fifo, Las
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.lanes import LaneRoom, Lanes

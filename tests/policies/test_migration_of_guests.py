@@ -9,8 +9,8 @@ from weft.core.commands import Start
 from weft.core.events import Finished, NodeJoined, NodeLost
 from weft.core.values import JobClass, Node
 from weft.policies.migrate.migration import Migration
-from weft.policies.order.fifo import Fifo
 from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.order.keyed import Fifo
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.lanes import Lanes

@@ -10,12 +10,12 @@ from weft.core.commands import Seat
 from weft.core.errors import InputError
 from weft.core.events import Cancelled, Held, Measured, NodeJoined, NodeLost, Released, Submitted
 from weft.core.values import JobSpec, Node
-from weft.policies.order.fifo import Fifo
 from weft.policies.order.gandiva import GandivaOrder
+from weft.policies.order.keyed import Fifo
 from weft.policies.policy import Policy
 from weft.policies.registry import POLICIES
 from weft.policies.share.packing import Packing
-from weft.policies.share.retry_times import BackOffs
+from weft.policies.share.seat_review import BackOffs
 from weft.sim.colocation import Fitted
 from weft.sim.world import World
 

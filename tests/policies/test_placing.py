@@ -7,7 +7,7 @@ import pytest
 from weft.core.values import JobSpec
 from weft.policies.base import Placer
 from weft.policies.placement import Compact, Consolidated, SkewAware
-from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.free_devices import NodeGroup
 
 SIZES = [4, 4, 4, 4]
 GROUP = NodeGroup(range(4), SIZES)

@@ -7,7 +7,7 @@ from policy_helpers import FIXTURES, PLAIN, by_id, cluster, job, run
 
 from weft.core.values import JobSpec
 from weft.policies.registry import POLICIES
-from weft.sim.results.run_result import JobTable
+from weft.sim.results.summary import JobTable
 from weft.sim.trace import TraceJob, read_trace
 from weft.sim.world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from property_helpers import INCREMENTAL, REAL, SHARED, Variant, build, in_worlds, run_watched, steady, workloads
 
-from weft.core.positions import SortedPositions
+from weft.core.policy_base import SortedPositions
 from weft.core.scheduler import Scheduler
 from weft.core.values import Cluster
 from weft.core.view import View

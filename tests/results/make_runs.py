@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.sim.results.run_result import JobTable, PolicyRun, Timeline
+from weft.sim.results.summary import JobTable, PolicyRun, Timeline
 
 
 def job_table(

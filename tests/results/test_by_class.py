@@ -16,10 +16,9 @@ from weft.policies import POLICIES
 from weft.policies.loader import policies_asked
 from weft.sim.api import Results
 from weft.sim.results.report import write_report
-from weft.sim.results.report.narrative import what_happened
+from weft.sim.results.report.rows import what_happened
 from weft.sim.results.result_files import as_json, write_csv
-from weft.sim.results.run_result import PolicyRun
-from weft.sim.results.summary import ClassSummary, summarise
+from weft.sim.results.summary import ClassSummary, PolicyRun, summarise
 from weft.sim.results.text_table import render_table
 
 CLASSES = ["guaranteed", "guaranteed", "opportunistic"]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from weft.sim.past_jobs import past_run
-from weft.sim.results.run_result import PolicyRun
-from weft.sim.results.summary import queueing_s, summarise
+from weft.sim.results.summary import PolicyRun, queueing_s, summarise
 
 NODES = [{"name": "here", "devices": [{"type": "cpu"}]}]
 

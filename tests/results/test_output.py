@@ -11,7 +11,7 @@ from make_runs import job_table, make_run, synthetic_run
 
 from weft.core.errors import InputError
 from weft.sim.results.result_files import as_json, check_writable, json_text, write_csv, write_json, write_text
-from weft.sim.results.run_result import numbered, short_labels
+from weft.sim.results.summary import numbered, short_labels
 
 RUNS = [synthetic_run("fifo", restart_s=30.0, depth=None), synthetic_run("srsf", slowness=0.1)]
 FIRST_KEYS = [

@@ -18,7 +18,7 @@ from make_runs import job_table, make_run, synthetic_run
 from waiting import PATIENCE_S
 from weft.sim.results.report import write_report
 from weft.sim.results.report.figures import bucket_means, bucket_peaks, cumulative
-from weft.sim.results.run_result import PolicyRun
+from weft.sim.results.summary import PolicyRun
 
 RUNS = [
     synthetic_run("fifo", restart_s=30.0),

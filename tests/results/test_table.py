@@ -7,8 +7,7 @@ from make_runs import job_table, make_run, synthetic_run
 from rich.console import Console
 
 from weft.sim.results.report.rows import duration, groups
-from weft.sim.results.run_result import PolicyRun, short_labels
-from weft.sim.results.summary import summarise
+from weft.sim.results.summary import PolicyRun, short_labels, summarise
 from weft.sim.results.text_table import render_table
 
 NAMES = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from underweft import environment, forked_under_weft, pause_at_random_steps, under_weft
-from weft.runtime.hooks.method_hooks import METHODS
+from weft.runtime.hooks.optimizer import METHODS
 
 STEPS = 12
 LIBRARY = """

@@ -232,7 +232,7 @@ def test_what_somebody_else_asked_for_meanwhile_stands(tmp_path: Path) -> None:
             wait_until(lambda: other.wanted == Depth.GATE, "the first has asked")
             other.resume()
             asking.join()
-            assert "somebody else" in str(outcome[0])
+            assert "another program has asked" in str(outcome[0])
             assert other.wanted == Depth.RUN
             assert other.pause(grace_s=PATIENCE_S).how == "boundary"
             other.resume()

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.core.errors import InputError
-from weft.sim.generate import LIKES, Drawn, LoadSpec, generate, plain_csv
-from weft.sim.generate.draw import longest_span_s
+from weft.sim.generate import LIKES, Drawn, LoadSpec, generate, longest_span_s, plain_csv
 from weft.sim.trace import read_trace
 from weft.sim.trace.overview import overview
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from waiting import PATIENCE_S
-from weft.calibration.interference_fit import fit_pairs
+from weft.calibration.measurements import fit_pairs
 from weft.core.values import JobSpec
 from weft.sim.colocation import Fitted, Profile
 from weft.sim.world import load_world

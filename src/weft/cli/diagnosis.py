@@ -20,16 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from weft import __version__
-from weft.cli.render.quantities import size
+from weft.cli.render.tables import size
 from weft.client import Client, NotRunningError
 from weft.core.errors import InputError, WeftError
 from weft.node.exec.command_limits import the_library
 from weft.node.fence.cgroups import BY_CGROUP, HOW_TO_HAVE_ONE, find_fences
 from weft.runtime.allocator import VERSION
 from weft.runtime.page.futex import CALLS
-from weft.system.files import user_name
+from weft.system.files import file_system, user_name
 from weft.system.home import Home
-from weft.system.mounts import file_system
 from weft.system.runtime_dir import private_folder
 
 OLDEST_PYTHON = (3, 11)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -27,6 +28,7 @@ MOST_A_PAGE = 1_000
 """The most jobs in one answer of the daemon."""
 
 WAIT_AT_ONCE_S = 30.0
+STATUS_EVERY_S = 0.2
 
 
 class Queries(Transport):
@@ -210,7 +212,6 @@ class Queries(Transport):
             >>> list(client.logs(client.submit(["printf", "a\\\\nb\\\\n"]), follow=True))
             ['a\\n', 'b\\n']
         """
-        from weft.client.log_lines import log_lines
 
         def log(job: Job) -> Path:
             return self.home.log(job["id"], task, split=stream == "err")
@@ -285,3 +286,31 @@ class Queries(Transport):
             answer: dict[str, Any] = self._ask("GET", target.format(at_once_s), waits_s=at_once_s)
             if is_over(answer) or (deadline_s is not None and time.monotonic() >= deadline_s):
                 return answer
+
+
+def log_lines(
+    status: Callable[[], Job], log: Callable[[Job], Path], tail: int | None, *, follow: bool
+) -> Iterator[str]:
+    """Lines of the job's file `log`: the last `tail` of what is there; `follow`: until its `status` is final."""
+    from weft.system.tail import PollingPace, Tail
+
+    job, looked_s = status(), time.monotonic()
+    followed, pace = Tail(log(job), tail), PollingPace()
+    decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    try:
+        while True:
+            is_complete = not follow or job["state"] in ENDED  # asked first, read then: nothing comes later
+            data = followed.read()
+            *whole, line = (line + decoder.decode(data, final=not data and is_complete)).split("\n")
+            yield from (f"{each}\n" for each in whole)
+            if not data and is_complete:
+                break
+            pace.seen(bool(data))
+            if not data:
+                time.sleep(pace.wait_s)
+            if not is_complete and time.monotonic() > looked_s + STATUS_EVERY_S:
+                job, looked_s = status(), time.monotonic()
+    finally:
+        followed.close()
+    if line:
+        yield line

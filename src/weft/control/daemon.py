@@ -19,8 +19,7 @@ from weft.control.api.app import make_app
 from weft.control.api.connections import Connections, RestConnection, most_connections
 from weft.control.api.listener import Listener
 from weft.control.clock import Clock
-from weft.control.coordinator_process import CoordinatorProcess
-from weft.control.coordinator_session import CoordinatorSession
+from weft.control.coordinator_session import CoordinatorProcess, CoordinatorSession
 from weft.control.loop.control_state import ControlState
 from weft.control.loop.writer import Writer
 from weft.control.service import PATIENCE_S, ControlService
@@ -35,7 +34,7 @@ from weft.system import descriptors
 from weft.system.files import clear_place, is_socket
 from weft.system.home import Home
 from weft.system.lockfile import holder_of, taken_lock
-from weft.system.log import configure_log
+from weft.system.process_log import configure_log
 from weft.system.runtime_dir import forget_run_folder
 from weft.system.settings import Settings, load_settings
 from weft.system.supervisor import Supervisor

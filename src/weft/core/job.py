@@ -11,8 +11,8 @@ import math
 from weft.core.commands import Allocation, Seating
 from weft.core.errors import IllegalEventError
 from weft.core.events import Measured
-from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
+from weft.core.sharing import Memory
 from weft.core.transitions import PENDING, RUNNING, TRANSITIONS, State
 from weft.core.values import JobSpec
 

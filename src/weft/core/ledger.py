@@ -12,13 +12,12 @@ from heapq import heappush
 
 from weft.core.bounds import cpus_left, nodes_short_of_cpus
 from weft.core.commands import Preempt, Seat, Seating, Start, Stop, Unseat
-from weft.core.devices import Devices
+from weft.core.devices import Devices, Seats
 from weft.core.errors import IllegalEventError
 from weft.core.events import Event
 from weft.core.job import NOTHING, Job
 from weft.core.plan import Eviction, Grant
 from weft.core.reasons import Code, Reason
-from weft.core.seats import Seats
 from weft.core.sharing import Offer, Withdrawal, devices_of, fits, holders, members_on
 from weft.core.tenants import Tenants
 from weft.core.transitions import TERMINAL, State

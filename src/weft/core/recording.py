@@ -34,9 +34,8 @@ from weft.core.events import (
 )
 from weft.core.job import Job
 from weft.core.ledger import LEFT, QUEUED, Change, Ledger
-from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
-from weft.core.sharing import LEAST_SPEED
+from weft.core.sharing import LEAST_SPEED, Memory
 from weft.core.transitions import State
 from weft.core.values import EPSILON_S, check_spec
 

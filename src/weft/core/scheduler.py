@@ -12,8 +12,7 @@ from weft.core.events import Event, Failed, Finished, Held, Lost, Submitted, Wok
 from weft.core.job import Job
 from weft.core.ledger import Change, Ledger
 from weft.core.plan import Eviction, Grant, check
-from weft.core.policy_base import completed
-from weft.core.positions import Positions, SortedPositions
+from weft.core.policy_base import Positions, SortedPositions, completed
 from weft.core.reasons import Code, Reason
 from weft.core.recording import RECORDERS, begin_due
 from weft.core.sharing import Withdrawal

@@ -1,22 +1,47 @@
-"""Seats for guests: what a policy proposes, and the check that refuses them."""
+"""Sharing devices: the memory that jobs need beside each other, what a policy proposes, and the check of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from weft.core.bounds import admits, cpus_left
 from weft.core.commands import Allocation, Seating
 from weft.core.errors import PlanRejectedError
-from weft.core.memory import needed_bytes
 from weft.core.reasons import Reason
 from weft.core.value import value
 
 if TYPE_CHECKING:
     from weft.core.job import Job
     from weft.core.ledger import Ledger
+
+
+@value
+class Memory:
+    """Of one task on one device."""
+
+    persistent_bytes: int
+    """P: what is alive between two steps."""
+    ephemeral_bytes: int
+    """T: the most that a step needs on top."""
+
+
+def needed_bytes(members: Iterable[tuple[Memory, int]]) -> int:
+    """Salus's safety condition in its paper form, Σ P + Σ over lanes of max T, of jobs and their lanes on one device.
+
+    Members of a lane take turns, so that one T is alive at a time; a job in lane 0 takes no turns.
+    """
+    total_bytes, lanes = 0, dict[int, int]()
+    for memory, lane in members:
+        total_bytes += memory.persistent_bytes
+        if lane:
+            lanes[lane] = max(lanes.get(lane, 0), memory.ephemeral_bytes)
+        else:
+            total_bytes += memory.ephemeral_bytes
+    return total_bytes + sum(lanes.values())
+
 
 Device = tuple[int, int]
 """The index of its node, and which of the node's devices it is."""
@@ -29,6 +54,9 @@ it (104 %, by its task's own time); it has not been measured on a GPU.
 
 LEAST_SPEED = 0.01
 """A guest is charged for at least that part of its devices' time, whatever its rate."""
+
+
+# ---- What a policy proposes, and the check that refuses it.
 
 
 @value

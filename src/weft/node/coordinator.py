@@ -25,7 +25,7 @@ from weft.node.attempt.adoption import Adoption
 from weft.node.attempt.attempt import Attempt
 from weft.node.attempt.context import Graces, NodeContext, contained
 from weft.node.attempt.machine import run_attempt
-from weft.node.attempt.order import AttemptOrder, AttemptState, Seat, Wanted, checked_launch
+from weft.node.attempt.order import AttemptOrder, AttemptSeat, AttemptState, Wanted, checked_launch
 from weft.node.attempt.records import AttemptRecord
 from weft.node.devices import discovery
 from weft.node.devices.device import Device, DeviceKind
@@ -46,7 +46,7 @@ from weft.system.files import replace_file
 from weft.system.home import Home
 from weft.system.json_lines import Message
 from weft.system.lockfile import taken_lock
-from weft.system.log import configure_log
+from weft.system.process_log import configure_log
 from weft.system.settings import FENCES
 from weft.system.supervisor import Supervisor
 
@@ -183,7 +183,9 @@ class Coordinator:
         key = job, number = message.job, message.attempt
         order = AttemptOrder(wanted=WANTED[type(message)], generation=message.generation)
         if isinstance(message, protocol.RunOrder):
-            order = replace(order, devices=tuple(message.devices), seat=Seat.from_json(protocol.plain(message.seat)))
+            order = replace(
+                order, devices=tuple(message.devices), seat=AttemptSeat.from_json(protocol.plain(message.seat))
+            )
         elif isinstance(message, protocol.PauseOrder):
             order = replace(order, needs_bytes=message.needs_bytes, incoming=frozenset(message.incoming))
         self._named.add(key)

@@ -14,9 +14,9 @@ from weft.core.sharing import Note, Sharing
 from weft.core.value import value
 from weft.core.values import JobSpec
 from weft.core.view import View
-from weft.policies.plan.node_groups import NodeGroup
 
 if TYPE_CHECKING:
+    from weft.policies.plan.free_devices import NodeGroup
     from weft.policies.plan.full_scan import FullScan
 
 

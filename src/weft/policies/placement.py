@@ -9,7 +9,7 @@ from weft.core.errors import InputError
 from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec
-from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.free_devices import NodeGroup
 
 
 @dataclass(frozen=True)

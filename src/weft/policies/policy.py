@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from weft.core.job import Job
@@ -11,9 +11,9 @@ from weft.core.plan import Plan
 from weft.core.policy_base import PolicyBase
 from weft.core.reasons import Reason
 from weft.core.sharing import Sharing
+from weft.core.values import JobSpec
 from weft.core.view import View
 from weft.policies.base import Admit, AllTenants, Match, Placer, QueueOrder, Sharer
-from weft.policies.match.fastest import Fastest
 from weft.policies.migrate.migration import Migration
 from weft.policies.migrate.unpack import SeatRetention
 from weft.policies.order.gandiva import GandivaOrder
@@ -21,7 +21,8 @@ from weft.policies.order.keyed import KeyedOrder
 from weft.policies.order.starvation import BypassBound, OverdueJobs
 from weft.policies.order.tenant_queues import by_priority
 from weft.policies.placement import Compact
-from weft.policies.plan.full_scan import FullScanPlanner
+from weft.policies.plan.free_devices import fastest_first
+from weft.policies.plan.full_scan import FullScan, FullScanPlanner
 from weft.policies.plan.incremental import IncrementalPlanner
 from weft.policies.plan.queue_position import QueuePositions, explain
 from weft.policies.plan.reservation import Reservations
@@ -50,6 +51,21 @@ class Planner(Protocol):
 
     def why(self, view: View, job: Job) -> Reason | None:
         """Why a job waits, if that is for a rule of the planner's own."""
+
+
+@dataclass(frozen=True)
+class Fastest:
+    """Every job on the fastest type it allows that has room for it."""
+
+    is_static: ClassVar[bool] = True
+
+    def pairs(self, view: View, builder: FullScan, line: Iterable[Job]) -> Iterator[tuple[Job, Sequence[str]]]:
+        present = tuple(builder.room.groups)
+        for job in line:
+            yield job, self.types(job.spec, present)
+
+    def types(self, spec: JobSpec, present: Sequence[str]) -> tuple[str, ...]:
+        return fastest_first(spec, present)
 
 
 class Policy(PolicyBase):

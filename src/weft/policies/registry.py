@@ -9,13 +9,10 @@ from weft.policies.match.allox import AlloxMatching, LeastProgress, ShortestOnEa
 from weft.policies.migrate.cost import MoveCost
 from weft.policies.migrate.migration import Migration
 from weft.policies.migrate.type_swap import TypeSwap
-from weft.policies.order.capacity import CapacityQueues
-from weft.policies.order.fair import FairTenants
-from weft.policies.order.fifo import Fifo
+from weft.policies.order.fair import CapacityQueues, FairTenants
 from weft.policies.order.gandiva import GandivaOrder
-from weft.policies.order.las import Las
+from weft.policies.order.keyed import Fifo, Las, Srtf
 from weft.policies.order.quota import QuotaClasses
-from weft.policies.order.srtf import Srtf
 from weft.policies.order.tiresias import GittinsQueues, History, ServiceQueues
 from weft.policies.order.weft_rank import GittinsRank
 from weft.policies.placement import Consolidated, SkewAware

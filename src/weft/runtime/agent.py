@@ -11,7 +11,7 @@ from .log import warn, warn_once
 from .page import layout
 from .page.layout import RankState, StepSource
 from .page.page_file import Metrics, Page, PageError, claim_page
-from .pause import NO_PARTS, PauseRefusedError, Pausing, leave_now, note_resident_bytes
+from .pause import NO_PARTS, DepthRefusedError, Pausing, leave_now, note_resident_bytes
 from .torch_process import is_loader_worker, process_group
 
 WEIGH_EVERY_NS = 1_000_000_000
@@ -230,4 +230,4 @@ def the_agent(path: str) -> Agent:
 
 
 def _nothing_to_save() -> None:
-    raise PauseRefusedError(NO_PARTS)
+    raise DepthRefusedError(NO_PARTS)

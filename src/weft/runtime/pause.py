@@ -19,7 +19,7 @@ NO_LIBRARY = "swap-out needs weft's native library, and nothing in this process 
 HEARTBEAT_S = 1.0
 
 
-class PauseRefusedError(Exception):
+class DepthRefusedError(Exception):
     """A pause cannot reach the requested depth. The message goes to the coordinator."""
 
 
@@ -88,7 +88,7 @@ class Pausing:
                 reached = Depth.DROP_CACHES  # should it not be saved
                 self._save()
                 reached = Depth.CHECKPOINT
-        except (PauseRefusedError, NativeError) as refused:
+        except (DepthRefusedError, NativeError) as refused:
             self._page.message = str(refused)
         except Exception as error:  # noqa: BLE001 -- from a state_dict, say; the script did not ask for this and continues
             self._page.message = "%s: %s" % (type(error).__name__, error)
@@ -97,11 +97,11 @@ class Pausing:
 
     def _swap_out(self) -> None:
         if self.native is None:
-            raise PauseRefusedError(NO_LIBRARY)
+            raise DepthRefusedError(NO_LIBRARY)
         try:
             self.native.swap_out()
         except NativeError as error:
-            raise PauseRefusedError(str(error).replace("no swap-out: ", "")) from error  # the coordinator says it
+            raise DepthRefusedError(str(error).replace("no swap-out: ", "")) from error  # the coordinator says it
 
     def _swap_in(self) -> None:
         """Restore swapped-out memory; what cannot be moved back stays usable where it is."""

@@ -18,7 +18,7 @@ from weft.policies.order.keyed import KeyedOrder
 from weft.sim.request import Misfit, ProgressListener, Request, parse_cluster
 from weft.sim.results.report import write_report
 from weft.sim.results.result_files import JOB_COLUMNS, as_json, class_rows, job_rows, json_text
-from weft.sim.results.run_result import PolicyRun
+from weft.sim.results.summary import PolicyRun
 from weft.sim.results.text_table import render_table
 from weft.sim.trace import Trace, TraceJob, read_trace
 from weft.sim.workers import run

@@ -20,7 +20,7 @@ from weft.core.text import count_of
 from weft.core.values import EPSILON_S, STARTUP_S, Cluster
 from weft.core.view import Decider
 from weft.sim.colocation import Occupant, rates_on
-from weft.sim.results.run_result import JobTable, Timeline
+from weft.sim.results.summary import JobTable, Timeline
 from weft.sim.simulated_job import SimulatedJob
 from weft.sim.trace import Trace, TraceJob
 from weft.sim.world import Speeds, World
@@ -28,7 +28,7 @@ from weft.sim.world import Speeds, World
 NO_OUTAGE = (math.inf, "", math.inf)
 SAVED_EVERY_S = 1800.0
 """A job writes a checkpoint this often: later progress is lost when its node fails."""
-MOST_STANDING = 1_000
+MOST_WAKES = 1_000
 """More wake-ups in a row at one instant, and no other event, mean a faulty policy."""
 
 REPORT_EVERY = 256
@@ -91,7 +91,7 @@ class Simulation:
         self._notes: list[SimulatedJob] = []
         """The jobs whose progress the scheduler must be told, with the next events."""
         self._wake_at = math.inf
-        self._woken_s, self._standing = -math.inf, 0
+        self._woken_s, self._wakes = -math.inf, 0
         self._finished = 0
         self._rows = Rows(len(trace))
         self._times_s, self._held, self._waiting = array("d"), array("q"), array("q")
@@ -191,9 +191,9 @@ class Simulation:
 
     def _check_time_passes(self, due: int, now: float) -> None:
         """A policy may ask to be woken very soon, but not for ever at one instant."""
-        is_standing = due == 1 and now - self._woken_s <= EPSILON_S
-        self._standing, self._woken_s = self._standing + 1 if is_standing else 0, now
-        if self._standing > MOST_STANDING:
+        is_same_instant = due == 1 and now - self._woken_s <= EPSILON_S
+        self._wakes, self._woken_s = self._wakes + 1 if is_same_instant else 0, now
+        if self._wakes > MOST_WAKES:
             raise WeftError(
                 f"the policy asks again and again to be woken at {now:g} s, and nothing comes of it",
                 "changes_at must be a time at which the key is another one than before",

@@ -14,7 +14,7 @@ from weft.core.errors import InputError
 from weft.core.values import Cluster, JobClass, JobSpec, Node
 from weft.policies.loader import policies_asked
 from weft.sim.request import cluster_text
-from weft.sim.results.run_result import JobTable, PolicyRun, Timeline
+from weft.sim.results.summary import JobTable, PolicyRun, Timeline
 from weft.sim.trace import Trace, TraceJob
 
 HOLDS, SITS, WAITS, IS_OVER = "holds devices", "sits as a guest", "waits", "is over"

@@ -19,7 +19,7 @@ from weft.core.errors import InputError, WeftError
 from weft.policies.loader import NamedPolicy
 from weft.sim.engine import Simulation
 from weft.sim.request import ProgressListener, Request, cluster_text
-from weft.sim.results.run_result import PolicyRun
+from weft.sim.results.summary import PolicyRun
 
 
 def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> PolicyRun:

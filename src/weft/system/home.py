@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.core.errors import InputError, WeftError
-from weft.system.files import make_folder
-from weft.system.mounts import file_system
+from weft.system.files import file_system, make_folder
 from weft.system.runtime_dir import make_identity, run_folder
 
 NETWORKED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "lustre", "ceph", "gpfs", "beegfs", "fuse.sshfs", "9p")

@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from weft.core.errors import WeftError
-from weft.system.files import open_regular, read_regular, user_name
+from weft.system.files import is_in_memory, open_regular, read_regular, user_name
 from weft.system.lockfile import holder_of
-from weft.system.mounts import is_in_memory
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - in a folder of our own, closed to other users
 ELSEWHERE = "name another file in memory: --page /dev/shm/NAME"

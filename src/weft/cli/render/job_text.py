@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.render.quantities import NOTHING, clock, printable, rate, size
+from weft.cli.render.tables import NOTHING, clock, printable, rate, size
 
 if TYPE_CHECKING:
     from weft.client import Job

@@ -12,14 +12,14 @@ from rich.table import Column
 from rich.text import Text
 
 from weft.cli.render.simulation import SimulationNotes
-from weft.sim.results.run_result import short_labels
+from weft.sim.results.summary import short_labels
 from weft.sim.trace import Trace
 
 LONGEST_NAME = 24
 DRAW_EVERY_S = 0.1
 
 
-class Rate(ProgressColumn):
+class JobsPerSecond(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text(f"{speed:,.0f} jobs/s" if speed else "", style="dim")
@@ -34,7 +34,7 @@ class ProgressBars(SimulationNotes):
             TextColumn("{task.description}", markup=False, table_column=name),
             BarColumn(bar_width=24),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f} jobs", justify="right"),
-            Rate(table_column=Column(no_wrap=True, justify="right")),
+            JobsPerSecond(table_column=Column(no_wrap=True, justify="right")),
             TimeRemainingColumn(compact=True),
             console=console,
             transient=True,

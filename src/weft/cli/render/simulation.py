@@ -25,9 +25,6 @@ MOST_IDS = 8
 PAGE_SUFFIXES = ("", ".html", ".htm")
 
 
-"""Of jobs that are skipped for one reason, so many are named."""
-
-
 class SimulationNotes(ProgressListener):
     """One line about rows that are left out, one about columns that are, one a reason to skip jobs; no bars."""
 

@@ -1,4 +1,4 @@
-"""Tables that fit a terminal, and lists as JSON: plain columns that cut and awk can read as well."""
+"""Tables that fit a terminal, the text of their cells, and lists as JSON: plain columns that cut and awk can read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,56 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from weft.cli.render.quantities import NOTHING, printable
+LONGEST_NAME = 24
+NOTHING = "-"
+
+
+def printable(text: object) -> str:
+    """Without control characters, which could move the cursor: users choose the names."""
+    return "".join(character if character.isprintable() else "?" for character in str(text))
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+def clock(seconds: float | None) -> str:
+    """5:03, 1:05:03 or 2-01:05:03, as squeue has it."""
+    if seconds is None:
+        return NOTHING
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}-{hour:02}:{minute:02}:{second:02}"
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def size(size_bytes: float | None) -> str:
+    if size_bytes is None:
+        return NOTHING
+    unit = next((power for power in range(4) if size_bytes < 1024 ** (power + 1)), 4)
+    return f"{_three_figures(size_bytes / 1024**unit)}{'BKMGT'[unit]}"
+
+
+def count(number: float | None) -> str:
+    return NOTHING if number is None else f"{number:.0f}"
+
+
+def rate(number_hz: float | None) -> str:
+    return _three_figures(number_hz) if number_hz else NOTHING
+
+
+def _three_figures(number: float) -> str:
+    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
+
+
+def local_time(text: str | None) -> str:
+    """A time of the daemon's, in the local time zone."""
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else NOTHING
+
 
 SHRINKING = ("NAME", "TENANT", "DEVICES")
 UNLIMITED = 1 << 31
@@ -36,8 +85,6 @@ def show_lines(lines: Iterable[str]) -> None:
 
 def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]], goes: Sequence[str] = ()) -> list[str]:
     """Every column as wide as it needs. On a narrow terminal names shrink, then the columns in `goes` are left out."""
-    from weft.cli.render.tables import fitted
-
     lines = [list(heads), *([printable(cell) or NOTHING for cell in row] for row in rows)]
     limit = terminal_size()[0] if sys.stdout.isatty() else UNLIMITED
     return list(fitted(lines, limit, SHRINKING, goes))
@@ -61,7 +108,6 @@ def terminal_size() -> tuple[int, int]:
     return 80, 24
 
 
-"""Letters that are left of a column of texts, where it has more."""
 LEAST_LAST, MOST_LAST = 20, 48
 """Letters of the last column that others give way for: two fifths of the line, within these bounds."""
 

@@ -11,8 +11,7 @@ import click
 
 from weft.cli.completion import job_ids_argument
 from weft.cli.render.job_text import device_memory, devices, in_states, metrics, reason, restart, sharing
-from weft.cli.render.quantities import clock, count, local_time, printable, rate, size
-from weft.cli.render.tables import show_json
+from weft.cli.render.tables import clock, count, local_time, printable, rate, show_json, size
 from weft.core.text import count_of
 
 if TYPE_CHECKING:

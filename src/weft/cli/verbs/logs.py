@@ -68,8 +68,8 @@ def _is_array(client: Client, job_id: str) -> bool:
 
 
 def _show_merged(client: Client, ids: list[str], task: int, is_err: bool, lines: int | None, follow: bool) -> None:
-    from weft.cli.attach.merged_logs import Merged, Source
-    from weft.cli.attach.merged_logs import follow as follow_all
+    from weft.cli.attach.watcher import Merged, Source
+    from weft.cli.attach.watcher import follow as follow_all
 
     jobs = client.jobs_of(ids)
     merged = Merged([Source(job_id, client.home.log(job_id, task, split=is_err)) for job_id in jobs], lines)

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.render.job_text import devices, in_states, letters, loss, reason, share_mark
-from weft.cli.render.quantities import clock, count, rate, shortened
-from weft.cli.render.tables import note_more, show_json, show_lines, table_lines, terminal_size
+from weft.cli.render.tables import (
+    clock,
+    count,
+    note_more,
+    rate,
+    shortened,
+    show_json,
+    show_lines,
+    table_lines,
+    terminal_size,
+)
 
 if TYPE_CHECKING:
     from weft.client import Job

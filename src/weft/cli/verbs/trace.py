@@ -148,7 +148,7 @@ def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence
     from rich.table import Table
     from rich.text import Text
 
-    from weft.cli.render.quantities import printable
+    from weft.cli.render.tables import printable
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column(heads[0], overflow="fold")

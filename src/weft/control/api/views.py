@@ -14,7 +14,7 @@ from weft.control.loop.job_state import JobState, Loss
 from weft.control.loop.reports import interference_ratio
 from weft.core.bounds import cpus_left
 from weft.core.job import Job
-from weft.core.positions import Positions, SortedPositions
+from weft.core.policy_base import Positions, SortedPositions
 from weft.core.reasons import Code, Reason
 from weft.core.text import duration_text
 from weft.core.value import value

@@ -51,7 +51,7 @@ TIMED_OUT_CODE = 124  # as of timeout(1)
 
 
 @dataclass(frozen=True)
-class PastJobs:
+class JobHistory:
     """Queries about jobs that are not live any more."""
 
     known: Callable[[str], Sequence[tuple[str, str]]]
@@ -67,7 +67,7 @@ class ControlState:
     """The state between two instants, and the outcome of the one that is being handled."""
 
     scheduler: Scheduler
-    past: PastJobs
+    past: JobHistory
     live_jobs: LiveJobs = field(default_factory=LiveJobs)
     inventory: Inventory = field(default_factory=Inventory)
     quotas: Mapping[str, int] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from weft.control.loop.inputs import AttemptReport, Measurement, NodeConnected, 
 from weft.control.loop.inventory import Inventory, computing
 from weft.control.loop.job_record import JobRecord
 from weft.control.loop.lifecycle import attempt_ended, attempt_gone, never_began
-from weft.control.store.log_store import REPORTED
+from weft.control.store.log_store import INVENTORY_SETTING, REPORTED
 from weft.core.events import DevicesBlocked, Grown, Measured, NodeJoined, NodeLost, Progressed, Stepped
 from weft.core.job import Job
 from weft.protocol import LARGEST
@@ -94,7 +94,7 @@ def _set_inventory(control: ControlState, inventory: Inventory, now: float) -> N
             control.apply(NodeJoined(node), now)
     elif before.cpus != inventory.cpus:
         inventory.describe(control.scheduler.ledger)
-    control.out.settings.append(("floor", json.dumps(inventory.plain())))
+    control.out.settings.append((INVENTORY_SETTING, json.dumps(inventory.plain())))
 
 
 def _progress(control: ControlState, record: JobRecord, step: int, now: float) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from weft.control.loop.job_record import COLUMNS, record_of
-from weft.control.store.log_schema import KEYS, QUERIES, is_intact, scripts, upgrade
+from weft.control.store.log_store import INVENTORY_SETTING, KEYS, QUERIES, is_intact, scripts, upgrade
 from weft.control.store.watermark import Watermark, highest_job_folder, read_watermark, wal_salts
 from weft.core.errors import WeftError
 from weft.core.serialization import KINDS, fact_of
@@ -234,7 +234,7 @@ def _snapshot(row: Mapping[str, Any]) -> None:
 
 
 def _setting(row: Mapping[str, Any]) -> None:
-    if row["name"] == "floor":
+    if row["name"] == INVENTORY_SETTING:
         fields = _typed(row["value"], dict)
         if not isinstance(fields["machine"], str) or not all(isinstance(each, dict) for each in fields["devices"]):
             raise TypeError("not a node and its devices")

@@ -26,8 +26,17 @@ from weft.control.loop.inventory import inventory_of
 from weft.control.loop.job_record import JobRecord, spec_for
 from weft.control.loop.job_state import Awaited, hold_for, terms_of
 from weft.control.store.integrity import named
-from weft.control.store.log_schema import COVERED, KEYS, checksum, scripts, upgrade
-from weft.control.store.log_store import SETTLED, Batch, LogStore
+from weft.control.store.log_store import (
+    COVERED,
+    INVENTORY_SETTING,
+    KEYS,
+    SETTLED,
+    Batch,
+    LogStore,
+    checksum,
+    scripts,
+    upgrade,
+)
 from weft.control.store.replay import load_control_state
 from weft.control.store.salvage import Row, Salvaged, columns
 from weft.control.store.watermark import Watermark
@@ -146,7 +155,7 @@ def _ledger(store: LogStore, now: float) -> Ledger:
     scheduler = Scheduler(ledger, IdlePolicy())
     rows = store.all("live_rows")
     begin = min([now, *(row["submitted_at"] for row in rows)])
-    for node in inventory_of(store.setting("floor")).nodes:
+    for node in inventory_of(store.setting(INVENTORY_SETTING)).nodes:
         scheduler.record([NodeJoined(node)], begin)
     live = {row["id"] for row in rows}
     places: dict[int, int] = {}

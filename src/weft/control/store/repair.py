@@ -14,8 +14,7 @@ from weft.control.store import watermark as exchange
 from weft.control.store.backup import backups, verified
 from weft.control.store.home_log import folded, open_log
 from weft.control.store.integrity import DamageError, check, problems_of, schema_version
-from weft.control.store.log_schema import scripts
-from weft.control.store.log_store import LogStore
+from weft.control.store.log_store import LogStore, scripts
 from weft.control.store.reconstruction import (
     IdlePolicy,
     OnDisk,

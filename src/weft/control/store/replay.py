@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from weft.control.loop.control_state import ControlState, PastJobs
+from weft.control.loop.control_state import ControlState, JobHistory
 from weft.control.loop.inventory import inventory_of
 from weft.control.loop.job_record import JobRecord, record_of
 from weft.control.loop.job_state import Loss
 from weft.control.loop.live_jobs import LiveJobs
-from weft.control.store.log_store import LogStore
+from weft.control.store.log_store import INVENTORY_SETTING, LogStore
 from weft.core.commands import Preempt, Seat, Start, Unseat
 from weft.core.ledger import Ledger
 from weft.core.scheduler import Scheduler
@@ -46,7 +46,7 @@ def load_control_state(
     ledger.reorder()
     ledger.changes.clear()
     ledger.tenants.quotas = dict(quotas)
-    inventory = inventory_of(store.setting("floor"))
+    inventory = inventory_of(store.setting(INVENTORY_SETTING))
     inventory.describe(ledger)
     recall(store, policy)
     attempts = {row["job"]: row for row in store.all("live_attempts")}
@@ -57,7 +57,7 @@ def load_control_state(
             record.loss = _last_loss(store, record)
     live_jobs = LiveJobs(records, _number(store), {row["digest"]: row["id"] for row in store.all("environments")})
     live_jobs.find_awaited()
-    past = PastJobs(
+    past = JobHistory(
         known=lambda wanted: known(store, wanted),
         number_of=lambda request_id: _first(store.one("request", request_id)),
         rates_hz=lambda name: _rates_hz(store, name),
@@ -104,7 +104,7 @@ def _rates_hz(store: LogStore, name: str) -> dict[str, float]:
 
     On a type that none of them had to itself, as many as the last of all made: nothing says that it is better there.
     """
-    inventory = inventory_of(store.setting("floor"))
+    inventory = inventory_of(store.setting(INVENTORY_SETTING))
     kinds = {inventory.name(device): str(device["type"]) for device in inventory.devices}
     found = dict[str, float]()
     last_hz: float | None = None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.control.store.integrity import fault_of, named
-from weft.control.store.log_schema import COVERED, KEYS, scripts, upgrade
+from weft.control.store.log_store import COVERED, KEYS, scripts, upgrade
 
 Row = dict[str, Any]
 WITHOUT_ROW_IDS = ("settings", "jobs", "requests", "attempts")

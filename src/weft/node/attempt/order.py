@@ -14,7 +14,7 @@ ENDLESS = 1 << 63
 
 
 @value
-class Seat:
+class AttemptSeat:
     is_guest: bool = False
     is_throttled: bool = False
     """Whether it is to be throttled so far that the holder of its devices runs as if alone."""
@@ -26,7 +26,7 @@ class Seat:
     same time."""
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any] | None) -> Seat:
+    def from_json(cls, said: Mapping[str, Any] | None) -> AttemptSeat:
         """As an order says it; without a seat in the order it holds its devices."""
         said = said or {}
         return cls(
@@ -38,7 +38,7 @@ class Seat:
         )
 
 
-HOLDER = Seat()
+HOLDER = AttemptSeat()
 
 
 class AttemptState(enum.Enum):
@@ -63,7 +63,7 @@ class AttemptOrder:
     wanted: Wanted
     generation: int
     devices: tuple[int, ...] = ()
-    seat: Seat = HOLDER
+    seat: AttemptSeat = HOLDER
     needs_bytes: int | None = None
     """Device memory that the incoming jobs need."""
     incoming: frozenset[str] = frozenset()

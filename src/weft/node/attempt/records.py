@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from weft.core.errors import WeftError
 from weft.core.value import value
-from weft.node.attempt.order import HOLDER, MOST_TASKS, Seat, checked_launch
+from weft.node.attempt.order import HOLDER, MOST_TASKS, AttemptSeat, checked_launch
 from weft.node.fence.cgroups import is_fence_of
 from weft.node.shepherd.supervise import AROUND, MACHINE, TASK
 from weft.node.task.control_page import is_used
@@ -52,7 +52,7 @@ class AttemptRecord:
     boot_id: str
     master_port: int
     launch: dict[str, Any]
-    seat: Seat = HOLDER
+    seat: AttemptSeat = HOLDER
     lane: int = 0
     cgroups: str = ""
     needs_cgroup: bool = False
@@ -120,12 +120,12 @@ def record_of(said: dict[str, Any]) -> AttemptRecord:
     )
 
 
-def _seat(said: dict[str, Any]) -> Seat:
+def _seat(said: dict[str, Any]) -> AttemptSeat:
     for name in ("base", "weight"):
         if not isinstance(said.get(name), int) or not -(1 << 63) <= said[name] < 1 << 63:
             raise ValueError(f"{name} of its seat is {str(said.get(name))[:SHOWN]}")
     is_guest, is_throttled = bool(said["is_guest"]), bool(said["is_throttled"])
-    return Seat(is_guest, is_throttled, _whole(said, "lane", MOST_LANES), said["base"], said["weight"])
+    return AttemptSeat(is_guest, is_throttled, _whole(said, "lane", MOST_LANES), said["base"], said["weight"])
 
 
 def shepherd_of(said: dict[str, Any]) -> ShepherdRecord:

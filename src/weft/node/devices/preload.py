@@ -10,8 +10,8 @@ from pathlib import Path
 import weft.runtime
 from weft.core.value import value
 from weft.runtime import allocator
+from weft.system.files import is_in_memory
 from weft.system.home import Home
-from weft.system.mounts import is_in_memory
 
 LIBRARY_VARIABLES = ("WEFT_TIER", "WEFT_STRICT", "WEFT_LANE", "WEFT_LANES", "WEFT_LANE_CAPACITY")
 """What the library is told; left over from a task around us, it would be another's."""

@@ -12,7 +12,7 @@ from weft.node.devices.preload import NOT_SERVED, Service
 from weft.node.task.control_page import ControlPage
 from weft.runtime import allocator
 from weft.runtime.page import lane_page, layout
-from weft.system.mounts import file_system, is_in_memory
+from weft.system.files import file_system, is_in_memory
 from weft.system.runtime_dir import private_folder
 from weft.system.units import LOWEST_DEVICE_LIMIT_BYTES, LOWEST_LIMIT_BYTES, parsed_bytes, parsed_limit
 

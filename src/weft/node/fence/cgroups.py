@@ -22,7 +22,7 @@ from weft.core.errors import WeftError
 from weft.core.value import value
 from weft.node.shepherd.command import fork_into
 from weft.node.shepherd.supervise import AROUND, MACHINE, TASK
-from weft.system.mounts import MOUNTINFO, file_system, mounts_of
+from weft.system.files import MOUNTINFO, file_system, mounts_of
 from weft.system.runtime_dir import home_id
 
 OUR_CGROUPS = Path("/proc/self/cgroup")

@@ -20,7 +20,7 @@ from weft.node.sharing.controller_state import (
     GuestSetting,
     HolderPace,
     HolderStalled,
-    Learning,
+    LearningAlone,
     PeriodCompared,
     PhaseEvent,
     ThrottleSample,
@@ -169,7 +169,7 @@ def _answered(state: ControllerState, now_s: float) -> ControllerState:
     """That a holder is quicker beside its guests than alone, as on cores that fall asleep, is not asked again for twice
     as long."""
     baseline = state.baseline
-    questioned = state.phase.questioned if isinstance(state.phase, Learning) else None
+    questioned = state.phase.questioned if isinstance(state.phase, LearningAlone) else None
     if baseline.alone is None or questioned is None:
         return _moved(state, AloneLearnt(), now_s)
     found = evidence(baseline.alone, questioned, state.noise)

@@ -68,12 +68,12 @@ class ThrottleSetting:
 
 
 @value
-class Sharing:
+class Together:
     """Guests compute at their duty, which is raised as long as the holder is not slower."""
 
 
 @value
-class Learning:
+class LearningAlone:
     """Guests are gated, and the holder's step time alone is learnt."""
 
     since_s: float
@@ -96,7 +96,7 @@ class ComparingAlone:
     periods: tuple[Evidence, ...]
 
 
-Phase = Sharing | Learning | Comparing | ComparingAlone
+Phase = Together | LearningAlone | Comparing | ComparingAlone
 
 
 @value
@@ -137,28 +137,28 @@ PhaseEvent = GuestsChanged | HolderStalled | AloneNeeded | AloneLearnt | PeriodC
 def next_phase(phase: Phase, event: PhaseEvent, now_s: float) -> Phase:
     """All transitions. What is not listed changes nothing."""
     match phase, event:
-        case Sharing(), AloneNeeded(seen):
-            return Learning(now_s, seen)
+        case Together(), AloneNeeded(seen):
+            return LearningAlone(now_s, seen)
         case Comparing(periods), AloneNeeded():
             return ComparingAlone(now_s, periods)
         case Comparing(), PeriodCompared(periods, is_decided):
-            return Sharing() if is_decided else ComparingAlone(now_s, periods)
-        case Learning(), AloneLearnt(is_slower):
-            return Comparing() if is_slower else Sharing()
+            return Together() if is_decided else ComparingAlone(now_s, periods)
+        case LearningAlone(), AloneLearnt(is_slower):
+            return Comparing() if is_slower else Together()
         case ComparingAlone(_, periods), AloneLearnt():
             return Comparing(periods)
-        case Learning() | ComparingAlone(), HolderStalled():
+        case LearningAlone() | ComparingAlone(), HolderStalled():
             return replace(phase, since_s=now_s)  # gated from the next step on
-        case Learning(since_s) | ComparingAlone(since_s), GuestsChanged():
-            return Learning(since_s)
+        case LearningAlone(since_s) | ComparingAlone(since_s), GuestsChanged():
+            return LearningAlone(since_s)
         case Comparing(), GuestsChanged():
-            return Sharing()
+            return Together()
     return phase
 
 
 def gated_since_s(phase: Phase) -> float | None:
     """Since when guests are gated to learn the holder's time alone; None while they are not."""
-    return phase.since_s if isinstance(phase, Learning | ComparingAlone) else None
+    return phase.since_s if isinstance(phase, LearningAlone | ComparingAlone) else None
 
 
 # ---- what is remembered ---------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class MemoryLimits:
 
 @value
 class ControllerState:
-    phase: Phase = Sharing()
+    phase: Phase = Together()
     guests: GuestDuties = GuestDuties()
     baseline: Baseline = Baseline()
     pace: HolderPace = HolderPace()

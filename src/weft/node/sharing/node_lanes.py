@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.node.attempt.order import Seat
+from weft.node.attempt.order import AttemptSeat
 from weft.node.devices.device import Device
 from weft.node.task.page_snapshot import MOST_PID
 from weft.runtime.page import lane_page, layout
@@ -69,7 +69,7 @@ def words(record: AttemptRecord) -> dict[int, int]:
     return {layout.LANE: number_of(record), layout.LANE_BASE: base, layout.LANE_WEIGHT: weight}
 
 
-def set_order(path: Path, pids: Collection[int], seat: Seat) -> None:
+def set_order(path: Path, pids: Collection[int], seat: AttemptSeat) -> None:
     """The same for members that have joined: they took from the control page what stood there then.
 
     An order is about what is used from then on: what remains of a job that comes back to its lane is less by now.

@@ -32,8 +32,7 @@ from weft.runtime.page.page_file import (
     open_file,
     start_time,
 )
-from weft.system.files import discard
-from weft.system.mounts import file_system, is_in_memory
+from weft.system.files import discard, file_system, is_in_memory
 from weft.system.processes import is_alive
 from weft.system.runtime_dir import ELSEWHERE, private_folder
 

@@ -17,8 +17,8 @@ from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec
 from weft.core.view import View
 from weft.policies.base import QueueOrder
+from weft.policies.plan.free_devices import devices_by_type, fastest_first, free_by_type, type_of
 from weft.policies.plan.full_scan import FullScan
-from weft.policies.plan.node_groups import devices_by_type, fastest_first, free_by_type, type_of
 from weft.system.extras import require_packages
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from weft.core.reasons import Code, Reason
 from weft.core.view import View
 from weft.policies.base import Placer
 from weft.policies.placement import best_fit
-from weft.policies.plan.free_devices import FreeDevices
-from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.free_devices import FreeDevices, NodeGroup
 from weft.policies.plan.preemption import placement_of
 
 ToFragments = list[tuple[Job, int]]

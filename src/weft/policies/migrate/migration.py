@@ -27,8 +27,7 @@ from weft.policies.migrate.type_swap import TypeSwap
 from weft.policies.migrate.unpack import leaves_seat, neighbours_of
 from weft.policies.order.quota import QuotaClasses
 from weft.policies.placement import whole_nodes_and_best_fit
-from weft.policies.plan.free_devices import FreeDevices
-from weft.policies.plan.node_groups import NodeGroup, type_of
+from weft.policies.plan.free_devices import FreeDevices, NodeGroup, type_of
 from weft.policies.plan.preemption import is_protected, placement_of, protected_until
 
 MOST_MOVED = 2

@@ -19,7 +19,7 @@ from itertools import combinations
 from weft.core.job import Job
 from weft.core.view import View
 from weft.policies.order.quota import QuotaClasses
-from weft.policies.plan.node_groups import type_of
+from weft.policies.plan.free_devices import type_of
 from weft.policies.plan.preemption import placement_of
 
 NEVER = math.inf

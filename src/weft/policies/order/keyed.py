@@ -1,11 +1,13 @@
-"""Orders by a key per job."""
+"""Orders by a key per job: their base class, and those that need little more than their key (FIFO, SRTF, SRSF, LAS)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.reasons import Code, Reason
 from weft.core.view import View
@@ -106,3 +108,84 @@ def later(time_s: float, now: float) -> float:
 
 def _in_line(job: Job, with_running: bool) -> bool:
     return job.is_waiting or (with_running and job.is_running)
+
+
+@dataclass
+class Fifo(KeyedOrder):
+    """By arrival. Strict: the head of the queue blocks. Otherwise jobs that do not fit are skipped (backfill).
+
+    A head that the devices that are there could not hold is passed by, whether a node is lost for good or will be
+    back: that is not known, and all others would stand still. When its devices are there again it is the head again.
+    """
+
+    strict: bool
+
+    rule = "first come, first served"
+    blockers_come_first = True  # all do, or none
+
+    def __post_init__(self) -> None:
+        self.may_block = self.strict
+
+    def key(self, job: Job, now: float) -> Key:
+        return (job.tie,)
+
+    def blocks(self, job: Job, now: float) -> bool:
+        return self.strict
+
+
+@dataclass
+class Srtf(KeyedOrder):
+    """Shortest remaining first, for jobs that declare their work: by time (SRTF), or by device-time (SRSF).
+
+    Remaining time is that on the job's best type: were it that of the type it runs on, two jobs of different
+    speeds could each be the shorter one while it waits, and preempt each other for ever.
+    """
+
+    by_service: bool
+    """Multiply by the gang size."""
+
+    rule = "the shortest remaining work goes first"
+    preempts = True
+    is_moved_by_eviction = False
+    drifts = True
+
+    def key(self, job: Job, now: float) -> Key:
+        remaining_s = job.remaining_at_best_s(now)
+        return (remaining_s * job.gang_size if self.by_service else remaining_s, job.tie)
+
+
+ROUNDING = 1e-9
+"""A decision at the end of a quantum is in the next one, however the division is rounded."""
+
+
+@dataclass
+class Las(KeyedOrder):
+    """2D-LAS, continuous: least attained device-seconds first, looked at anew after every quantum.
+
+    What a running job attains counts from the end of the quantum.
+
+    Quanta are the same for all jobs. If service counted at once, the job that was chosen at one decision would be
+    behind those it was chosen from at the next, and jobs would be preempted as often as anything at all happens.
+    """
+
+    quantum_s: float
+
+    rule = "the job with the least device-time goes first"
+    preempts = True
+    drifts = True
+
+    def __post_init__(self) -> None:
+        if not self.quantum_s > 0:
+            raise InputError(f"quantum_s {self.quantum_s:g} is not above 0", "the default is 600")
+
+    def key(self, job: Job, now: float) -> Key:
+        if not job.is_running:
+            return (job.attained(now), job.tie)
+        served_s = max(0.0, now - max(job.served_from_s, self._quanta(now) * self.quantum_s))
+        return (job.attained(now) - job.gang_size * job.speed * served_s, job.tie)
+
+    def look_again_at(self, now: float, jobs_waiting: int) -> float:
+        return (self._quanta(now) + 1) * self.quantum_s if jobs_waiting else math.inf
+
+    def _quanta(self, now: float) -> int:
+        return math.floor(now / self.quantum_s + ROUNDING)

@@ -12,8 +12,7 @@ from weft.core.plan import Placement
 from weft.core.values import EPSILON_S, JobSpec
 from weft.core.view import View
 from weft.policies.base import Placer
-from weft.policies.plan.free_devices import FreeDevices
-from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.free_devices import FreeDevices, NodeGroup
 
 
 def placement_of(job: Job) -> Placement:

@@ -13,8 +13,8 @@ from weft.core.view import View
 from weft.policies.base import Key, Match, Placer, QueueOrder
 from weft.policies.order.keyed import KeyedOrder
 from weft.policies.order.starvation import OverdueJobs
-from weft.policies.plan.constraint_tally import refusal as bound_refusal
 from weft.policies.plan.free_devices import FreeDevices
+from weft.policies.plan.free_devices import refusal as bound_refusal
 from weft.policies.plan.preemption import is_protected, only_starts_up, placement_of
 from weft.policies.plan.queue_index import QueueIndex
 from weft.policies.plan.reservation import Reservations

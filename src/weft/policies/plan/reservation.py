@@ -19,8 +19,7 @@ from weft.core.plan import Placement
 from weft.core.reasons import Code, Reason
 from weft.core.values import JobSpec
 from weft.policies.base import Placer, Reserving
-from weft.policies.plan.free_devices import FreeDevices
-from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.free_devices import FreeDevices, NodeGroup
 from weft.policies.plan.preemption import Placed, make_way
 
 ByKind = Callable[[str], Sequence[Placed]]

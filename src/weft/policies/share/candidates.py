@@ -9,8 +9,7 @@ from itertools import islice
 from weft.core.commands import Allocation
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.memory import Memory, needed_bytes
-from weft.core.sharing import Device, Offer, devices_of, seated_lane
+from weft.core.sharing import Device, Memory, Offer, devices_of, needed_bytes, seated_lane
 from weft.core.view import View
 
 MOST_TRIED = 8

@@ -13,12 +13,12 @@ from weft.core.commands import Seating
 from weft.core.errors import InputError
 from weft.core.job import Job
 from weft.core.ledger import Change
-from weft.core.memory import Memory
 from weft.core.reasons import Code, Reason
 from weft.core.sharing import (
     FILLED,
     LEAST_SPEED,
     Device,
+    Memory,
     Offer,
     Sharing,
     Withdrawal,
@@ -139,7 +139,7 @@ class Lanes:
         turns = self.turns_of(job, view.now)
         beside = [member for member, there in members if there == lane]
         code = Code.JOINED_LANE if beside else Code.OPENED_LANE
-        named = ", ".join(one.id for one in (beside or [member for member, _ in members])[:3]) or "nobody"
+        named = ", ".join(one.id for one in (beside or [member for member, _ in members])[:3]) or "no job"
         seating = Seating(
             ((device[0], 1 << device[1]),),
             lane,

@@ -29,8 +29,7 @@ from weft.policies.share.first_seats import FirstSeats
 from weft.policies.share.lanes import GuestLane, held_back, lane_of
 from weft.policies.share.opportunistic import IdleFill, SeatEffects, StarvationGuard, is_quiet
 from weft.policies.share.packing import Packing, free_guests, is_beside, probed
-from weft.policies.share.retry_times import SearchTimer
-from weft.policies.share.seat_review import SeatReview, granted
+from weft.policies.share.seat_review import SearchTimer, SeatReview, granted
 
 
 @dataclass

@@ -17,7 +17,7 @@ from weft.core.text import duration_text
 from weft.core.value import value
 from weft.core.view import View
 from weft.policies.share.candidates import Candidate, holder_of_seat, utilisation_of
-from weft.policies.share.retry_times import BackOffs
+from weft.policies.share.seat_review import BackOffs
 
 
 @dataclass

@@ -22,8 +22,7 @@ from weft.policies.share.candidates import (
     pair_quietest,
     side_by_side,
 )
-from weft.policies.share.retry_times import BackOffs, SearchTimer
-from weft.policies.share.seat_review import SeatReview, seated_otherwise
+from weft.policies.share.seat_review import BackOffs, SearchTimer, SeatReview, seated_otherwise
 
 TRIES = 3
 """So many comparisons that say nothing, and the pair is undone."""

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 from ..agent import Agent
 from ..log import warn, warn_once
 from ..page.layout import StepSource
-from ..pause import NO_PARTS, PauseRefusedError
+from ..pause import NO_PARTS, DepthRefusedError
 from .loader_position import LoaderPosition, is_leaving_by_break
 from .rank_store import CheckpointError
 from .run_checkpoints import Checkpoints
@@ -147,13 +147,13 @@ class Progress:
 
     def _save_for_pause(self) -> None:
         if not self._parts:
-            raise PauseRefusedError(NO_PARTS)
+            raise DepthRefusedError(NO_PARTS)
         if self.agent.source != StepSource.SCRIPT:
-            raise PauseRefusedError(NO_STEPS)
+            raise DepthRefusedError(NO_STEPS)
         try:
             self._save()
         except CheckpointError as error:
-            raise PauseRefusedError(str(error)) from error
+            raise DepthRefusedError(str(error)) from error
 
     def _save(self) -> None:
         why_not = self._checkpoints.why_not()

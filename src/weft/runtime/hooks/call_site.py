@@ -1,13 +1,15 @@
-"""Where in a script an update is made, and whether a loop has repeated between two such places.
+"""Where in a script an update is made, whether a loop has repeated between two such places, and which methods it calls.
 
 A place is a chain of calls: for each frame from the outermost inwards, its code and the instruction it is at. CPython
 lays instructions out in the order of the source, and a loop is an instruction that jumps back. So two places tell in
 which order they are passed, and which loops have both inside them; no frame is kept for it.
 """
 
+import opcode
+import sys
 from enum import Enum
 from types import CodeType, FrameType
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 MOST_SITES = 256  # code that is made anew all the time has no places
 DEEPEST = 200  # frames; recursion that goes further has no places either
@@ -158,3 +160,36 @@ def _jumps(code: CodeType) -> List[Tuple[int, int]]:
         if not one.opname.startswith(NO_NEXT) and at in following:
             to_visit.append(following[at])
     return found
+
+
+# ---- Calls of methods that no hook of PyTorch reports.
+#
+# A wrapper's frame would stand between the script and what it calls: warnings name the wrapper's file, and so do
+# tracebacks and the callers that logging and inspect find. But a method is looked up before it is called: a descriptor
+# can note the lookup, return the method itself, and leave no frame.
+
+BY_NAME = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+
+
+class Looked:
+    """In place of a class's function: calls `note(instance)` when an instance's method is looked up."""
+
+    def __init__(self, function: Callable[..., Any], note: Callable[[Any], None]) -> None:
+        self._function: Any = function
+        self._note = note
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self._function
+        self._note(instance)
+        return self._function.__get__(instance, owner)
+
+
+def note_lookups(owner: Any, name: str, note: Callable[[Any], None]) -> None:
+    setattr(owner, name, Looked(owner.__dict__[name], note))
+
+
+def is_by_name() -> bool:
+    """Is the method written out where it is looked up, as for a call? Not so if hasattr asks for it. For a `note`."""
+    frame = sys._getframe(3)  # above us: the note, the descriptor, the script
+    return opcode.opname[frame.f_code.co_code[frame.f_lasti]] in BY_NAME

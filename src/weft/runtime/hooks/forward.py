@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from ..agent import Agent
 from ..page.layout import StepSource
-from .method_hooks import note_lookups
+from .call_site import note_lookups
 from .step_cycle import Cycle
 
 

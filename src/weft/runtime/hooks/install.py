@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any, Callable, Dict
 
 from ..agent import Agent
+from .call_site import is_by_name, note_lookups
 from .forward import Forwards
-from .method_hooks import OwnOptimizers, is_by_name, note_lookups
-from .optimizer import Updates
+from .optimizer import OwnOptimizers, Updates
 
 
 def watch(torch: ModuleType, agent: Agent, on_import: Dict[str, Callable[[ModuleType], None]]) -> None:

@@ -5,9 +5,11 @@ once per layer for optimizers stepped inside backward, and never when GradScaler
 once, the rounds of optimizers are learnt (step_cycle.py), and a skipped step ends where the scaler is updated.
 """
 
+import functools
 import sys
 from threading import get_ident
-from typing import Any, Dict, List, Optional, Set, Tuple
+from types import ModuleType
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ..agent import Agent
 from ..page.layout import StepSource
@@ -101,3 +103,48 @@ def _is_within(outer: Any, frame: Any) -> bool:
     while frame is not None and frame is not outer:
         frame = frame.f_back
     return frame is outer
+
+
+# ---- Libraries with optimizers of their own run none of PyTorch's hooks, so their method that updates all weights once
+# is wrapped. It counts as `torch.optim.Optimizer.step` does.
+
+METHODS: Dict[str, Tuple[str, str]] = {
+    "fastai.optimizer": ("Optimizer", "step"),
+    "keras.src.optimizers.base_optimizer": ("BaseOptimizer", "apply"),  # Keras 3 on PyTorch
+}
+
+
+class OwnOptimizers:
+    """The classes of METHODS, each watched from when its library is loaded."""
+
+    def __init__(self, updates: Updates, on_import: Dict[str, Callable[[ModuleType], None]]) -> None:
+        self._updates = updates
+        self._watched: Set[str] = set()
+        for module in METHODS:
+            on_import[module] = self._watch
+        self.look()
+
+    def look(self) -> None:
+        """Watch what is loaded. A library that imported torch first was still loading when torch came."""
+        for module in METHODS:
+            loaded = sys.modules.get(module)
+            if loaded is not None:
+                self._watch(loaded)
+
+    def _watch(self, module: Any) -> None:
+        owner, method = METHODS[module.__name__]
+        optimizers = getattr(module, owner, None)
+        update = getattr(optimizers, method, None)
+        if update is None or module.__name__ in self._watched:  # still loading, or another version than we know
+            return
+        self._watched.add(module.__name__)
+        updates = self._updates
+
+        @functools.wraps(update)
+        def noted_update(self: Any, *args: Any, **kwargs: Any) -> Any:
+            updates.before(self, args, kwargs)
+            result = update(self, *args, **kwargs)
+            updates.after(self, args, kwargs)
+            return result
+
+        setattr(optimizers, method, noted_update)

@@ -14,8 +14,7 @@ from typing import Any
 
 from weft.core.errors import InputError
 from weft.sim.request import Misfit
-from weft.sim.results.run_result import PolicyRun, numbered
-from weft.sim.results.summary import completion_s, queueing_s, summarise
+from weft.sim.results.summary import PolicyRun, completion_s, numbered, queueing_s, summarise
 
 STDOUT = "-"
 JOB_COLUMNS = (

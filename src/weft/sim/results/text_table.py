@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from weft.sim.results.report import rows
-from weft.sim.results.report.narrative import what_happened
-from weft.sim.results.run_result import PolicyRun, short_labels, short_name
-from weft.sim.results.summary import summarise
+from weft.sim.results.report.rows import what_happened
+from weft.sim.results.summary import PolicyRun, short_labels, short_name, summarise
 
 
 def render_table(runs: Sequence[PolicyRun], console: Console) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.sim.generate.draw import busy_devices
+from weft.sim.generate import busy_devices
 from weft.sim.trace import Trace
 from weft.sim.trace.column_store import Floats
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from hashlib import blake2b
+from statistics import NormalDist
+from typing import Any, TypeVar
 
 from weft.core.commands import Allocation
 from weft.core.errors import InputError
 from weft.core.value import value
 from weft.core.values import Cluster, JobSpec, Node
-from weft.policies.plan.node_groups import NodeGroup
+from weft.policies.plan.free_devices import NodeGroup
 from weft.sim.colocation import AS_ASSUMED, Fitted, Interference, Profile, Table, ThrottleEffect, plain
 from weft.sim.trace import TraceJob
-from weft.sim.world import seeded_noise
 
+T = TypeVar("T")
 WHOLE = (1.0, 1.0)
 LONG = ("models", "unknown_memory", "unknown_utilisation")
 
@@ -113,20 +116,18 @@ class World:
 
     def noise(self, job_id: str, seed: int, serial: int) -> float:
         """Noise factor of the n-th measured rate of a job."""
-        return seeded_noise.noise(self.rate_noise, seed, "noise", job_id, serial)
+        return noise(self.rate_noise, seed, "noise", job_id, serial)
 
     def outages(self, cluster: Cluster, seed: int, until_s: float) -> Iterator[tuple[float, str, float]]:
         """(when, which node, when it is back), in the order of time."""
-        return seeded_noise.outages(cluster, self.mtbf_s, self.repair_s, seed, until_s)
+        return outages(cluster, self.mtbf_s, self.repair_s, seed, until_s)
 
     def _habits_of(self, model: str) -> Habits:
         """Of ResNet-18 (batch size 32), if that is known, or else of ResNet-18."""
         return self.models.get(plain(model)) or self.models.get(plain(model.partition(" (")[0]), UNKNOWN)
 
-    def _draw(
-        self, choices: tuple[seeded_noise.T, ...], default: seeded_noise.T, spec: JobSpec, seed: int, what: str
-    ) -> seeded_noise.T:
-        return seeded_noise.drawn(choices, seed, what, spec.id) if choices else default
+    def _draw(self, choices: tuple[T, ...], default: T, spec: JobSpec, seed: int, what: str) -> T:
+        return drawn(choices, seed, what, spec.id) if choices else default
 
     def _skew_of(self, spec: JobSpec, seed: int) -> float:
         known = self.skew.get(spec.model.lower())
@@ -185,3 +186,52 @@ class Speeds:
             return 1.0
         able = [kind for kind in self._types if spec.allows(kind) and self._groups[kind].could_hold(spec.gang_size)]
         return max(spec.rate_hz(kind) for kind in able)
+
+
+# ---- What the seed decides. The same arguments give the same number in every run, in whatever order they come.
+
+NORMAL = NormalDist()
+
+
+def chance(*words: object) -> float:
+    """Above 0 and below 1.
+
+    Not a CRC: two of them over texts of one length differ by a constant, so that one draw would decide the next one.
+    """
+    text = "/".join(map(str, words)).encode()
+    return (int.from_bytes(blake2b(text, digest_size=6).digest()) + 0.5) / (1 << 48)
+
+
+def drawn(choices: Sequence[T], *words: object) -> T:
+    return choices[int(chance(*words) * len(choices))]
+
+
+def noise(deviation: float, *words: object) -> float:
+    """A factor around 1, log-normal, so that it is never 0 or less; `deviation` is its relative standard deviation."""
+    if not deviation:
+        return 1.0
+    spread = math.sqrt(math.log1p(deviation * deviation))
+    return math.exp(spread * NORMAL.inv_cdf(chance(*words)) - spread * spread / 2)
+
+
+def outages(
+    cluster: Cluster, mtbf_s: float, repair_s: float, seed: int, until_s: float
+) -> Iterator[tuple[float, str, float]]:
+    """When each node goes down before `until_s`, and when it is back, in the order of time."""
+    if not mtbf_s:
+        return iter(())
+    return heapq.merge(*(_outages_of(node.name, mtbf_s, repair_s, seed, until_s) for node in cluster.nodes))
+
+
+def _outages_of(
+    name: str, mtbf_s: float, repair_s: float, seed: int, until_s: float
+) -> Iterator[tuple[float, str, float]]:
+    """A node that is up fails at a constant rate: how long it has been up already says nothing."""
+    serial, down_s = 0, 0.0
+    while True:
+        down_s -= mtbf_s * math.log(chance(seed, "outage", name, serial))
+        if down_s >= until_s:
+            return
+        yield down_s, name, down_s + repair_s
+        down_s += repair_s
+        serial += 1

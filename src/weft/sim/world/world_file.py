@@ -156,11 +156,11 @@ def _is_number(given: Any, least: float = 0.0) -> bool:
 
 
 def _numbers(table: Mapping[str, Any], key: str, source: str) -> dict[str, float]:
-    floor = 0.0 if key == "skew" else 1e-9
+    least = 0.0 if key == "skew" else 1e-9
     for name, given in table.items():
-        if not _is_number(given, floor):
-            least = "≥ 0" if key == "skew" else "above 0"
-            raise InputError(f"{source}: [{key}] {name} = {given!r} is not a number {least}", f"e.g. {name} = 1.0")
+        if not _is_number(given, least):
+            bound = "≥ 0" if key == "skew" else "above 0"
+            raise InputError(f"{source}: [{key}] {name} = {given!r} is not a number {bound}", f"e.g. {name} = 1.0")
     return {name: float(given) for name, given in table.items()}
 
 

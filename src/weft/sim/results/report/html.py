@@ -10,11 +10,9 @@ from pathlib import Path
 
 from weft.sim.request import SHOWN, Misfit
 from weft.sim.results.report.figures import Figure, colour, dash, figures
-from weft.sim.results.report.narrative import what_happened
-from weft.sim.results.report.rows import ColumnGroup, common_parameters, groups, parameter_words
+from weft.sim.results.report.rows import ColumnGroup, common_parameters, groups, parameter_words, what_happened
 from weft.sim.results.result_files import write_text
-from weft.sim.results.run_result import PolicyRun, short_labels, short_name
-from weft.sim.results.summary import Summary, summarise
+from weft.sim.results.summary import PolicyRun, Summary, short_labels, short_name, summarise
 
 
 def write_report(runs: Sequence[PolicyRun], path: Path | str, title: str, skipped: Sequence[Misfit] = ()) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from weft.sim.trace.column_store import RowBatch
-from weft.sim.trace.formats import gavel, philly_log, published_tables, weft_csv
+from weft.sim.trace.formats import philly_log, published_tables, weft_csv
 from weft.sim.trace.trace_file import TraceFile
 
 
@@ -34,5 +34,5 @@ FORMS: Mapping[str, tuple[Layout, ...]] = {
     "pai": (published_tables.HELIOS_DERIVED, published_tables.PAI),
     "tiresias": (published_tables.TIRESIAS,),
     "allox": (published_tables.ALLOX,),
-    "gavel": (gavel.TRACE,),
+    "gavel": (published_tables.GAVEL,),
 }

@@ -1,10 +1,18 @@
-"""The tables of published clusters: Philly, Helios, PAI, AlloX and Tiresias, each by the names of its columns."""
+"""The published traces that are tables: Philly, Helios, PAI, AlloX and Tiresias, known by their columns, and Gavel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
+from weft.core.errors import InputError
+from weft.core.text import count_of
 from weft.sim.trace.column_store import Floats, RowBatch
-from weft.sim.trace.formats.csv_table import Sheet
-from weft.sim.trace.schema import AMOUNT, PERCENT, RUN_SECONDS, Cells
+from weft.sim.trace.formats.csv_table import BATCH_ROWS, NumberedRow, Sheet
+from weft.sim.trace.schema import AMOUNT, COUNT, PERCENT, RUN_SECONDS, Cells, number_or_nan
+from weft.sim.trace.trace_file import TraceFile
 
 
 def _philly_batch(cells: Cells) -> RowBatch:
@@ -117,3 +125,68 @@ def _tiresias_batch(cells: Cells) -> RowBatch:
 
 
 TIRESIAS = Sheet(("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration"), _tiresias_batch)
+
+
+# ---- Gavel: a line a job, tab separated, without a header.
+
+GAVEL_FIELDS = (
+    "job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir",
+    "total_steps", "scale_factor", "priority_weight", "SLO", "arrival_time",
+)  # fmt: skip
+GAVEL_NUMBERS = ("total_steps", "scale_factor", "arrival_time")
+GAVEL_LABELS = {name: f"field {number} ({name})" for number, name in enumerate(GAVEL_FIELDS, 1)}
+
+
+class GavelTrace:
+    """It counts a job's work in steps and does not say how long a step takes: Gavel looks that up in a table of
+    measured steps per second. So a step is a second here, as everywhere in weft where no rate is known: `duration_s` is
+    the number of steps, and a world that knows the rate of a job's model on a device type makes another time of it. The
+    model is Gavel's job type, "ResNet-18 (batch size 32)", word for word, because such tables are keyed by it.
+    """
+
+    needs = f"{len(GAVEL_FIELDS)} fields separated by tabs: {', '.join(GAVEL_FIELDS)}"
+
+    def fits(self, first_line: str) -> bool:
+        """There is no header to know it by, but there are numbers where they should be."""
+        cells = _gavel_cells(first_line)
+        if len(cells) != len(GAVEL_FIELDS):
+            return False
+        numbers = (number_or_nan(cells[GAVEL_FIELDS.index(name)]) for name in GAVEL_NUMBERS)
+        return all(number == number for number in numbers)
+
+    def batches(self, file: TraceFile) -> Iterator[RowBatch]:
+        rows = _gavel_rows(file)
+        while numbered := list(islice(rows, BATCH_ROWS)):
+            lines, cells = zip(*numbered, strict=True)
+            columns = dict(zip(GAVEL_FIELDS, zip(*cells, strict=True), strict=True))
+            yield _gavel_batch(Cells(file, lines, columns, GAVEL_LABELS))
+
+
+def _gavel_rows(file: TraceFile) -> Iterator[NumberedRow]:
+    for number, line in enumerate(file.lines(), 1):
+        if not line.strip():
+            continue
+        cells = _gavel_cells(line)
+        if len(cells) != len(GAVEL_FIELDS):
+            found = f"{file.name}, line {number}: {count_of(len(cells), 'field')}"
+            raise InputError(
+                f"{found}, but a job of Gavel has {len(GAVEL_FIELDS)}", f"Separated by tabs: {', '.join(GAVEL_FIELDS)}."
+            )
+        yield number, cells
+
+
+def _gavel_cells(line: str) -> list[str]:
+    return line.rstrip("\r\n").split("\t")
+
+
+def _gavel_batch(cells: Cells) -> RowBatch:
+    return RowBatch(
+        lines=cells.lines,
+        arrival_s=cells.times("arrival_time"),
+        duration_s=cells.numbers("total_steps", COUNT),
+        gang_size=cells.counts("scale_factor"),
+        models=cells.texts("job_type"),
+    )
+
+
+GAVEL = GavelTrace()

@@ -1,6 +1,0 @@
-"""Synthetic traces: seeded, at the load one asks for, with the distributions of published clusters."""
-
-from weft.sim.generate.distributions import LIKES
-from weft.sim.generate.draw import Drawn, LoadSpec, generate, plain_csv
-
-__all__ = ["LIKES", "Drawn", "LoadSpec", "generate", "plain_csv"]
