@@ -26,8 +26,9 @@ MOST_NEIGHBOURS = 1_000
 DEEPEST = 6
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
-Quantity = Annotated[float, Meta(ge=0, le=LARGEST)]
-Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Quantity = Count | Annotated[float, Meta(ge=0, le=LARGEST)]
+"""A whole number stays one: bytes are written to the log as they were measured."""
+Number = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)] | Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class ProtocolError(WeftError):
@@ -219,7 +220,7 @@ class PauseOrder(Message, frozen=True, tag="pause"):
     job: str
     attempt: int
     generation: int
-    needs_bytes: int | None = None
+    needs_bytes: Quantity | None = None
     incoming: list[str] = []
 
 

@@ -134,3 +134,15 @@ def test_of_progress_what_is_no_number_is_left_out() -> None:
 def test_messages_do_not_change() -> None:
     with pytest.raises(AttributeError):
         StopOrder("1", 1, 1).job = "2"  # type: ignore[misc]
+
+
+def test_whole_numbers_stay_whole_and_sizes_may_be_fractions() -> None:
+    said = {"type": "measured", "job": "1", "attempt": 1, "generation": 1, "rate_hz": 3, "utilisation": 0.5}
+    measured = from_coordinator({**said, "persistent_bytes": 7, "ephemeral_bytes": 1.5})
+    assert [repr(each) for each in (measured.rate_hz, measured.persistent_bytes, measured.ephemeral_bytes)] == [
+        "3",
+        "7",
+        "1.5",
+    ]
+    order = from_daemon({"type": "pause", "job": "1", "attempt": 1, "generation": 1, "needs_bytes": 5.5})
+    assert order == PauseOrder("1", 1, 1, 5.5)

@@ -29,7 +29,7 @@ def long_job(weft: TwoDevices, **options: Any) -> str:
 
 
 def test_a_guest_moves_to_a_vacated_device_and_its_history_tells_what_that_gained() -> None:
-    with weathering(TwoDevices, 1) as weft, Client(weft.system.home) as client:
+    with weathering(TwoDevices, 1) as weft, Client(weft.home) as client:
         elsewhere, holder, guest = long_job(weft, share=False), long_job(weft), long_job(weft)
 
         def is_told(*words: str) -> bool:
@@ -41,5 +41,5 @@ def test_a_guest_moves_to_a_vacated_device_and_its_history_tells_what_that_gaine
         wait_until(lambda: is_told("migrated: to a device of its own", f"away from {holder}"), "it moves")
         wait_until(lambda: is_told("migrated: ", "% measured"), "what it gained is measured")
         assert sorted(device[-2:] for job in client.queue() for device in job["devices"]) == [":0", ":1"]
-        shown = CliRunner().invoke(history, [guest], env={"WEFT_HOME": str(weft.system.home.root)}).stdout
+        shown = CliRunner().invoke(history, [guest], env={"WEFT_HOME": str(weft.home.root)}).stdout
         assert shown.index("migrated: to a device of its own") < shown.index("% measured")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.node.attempt import ending, machine, preempt, resume
+from weft.node.attempt import ending, machine, pause_to_depth, resume
 from weft.node.attempt.ending import MERCY_S, ending_of, see_stop
 from weft.node.attempt.machine import Observed, next_action
 from weft.node.attempt.order import AttemptState, Wanted
@@ -38,7 +38,13 @@ def test_what_is_given_up_or_broken_never_computes_again(state: AttemptState, wa
 
 @given(STATES, OBSERVED)
 def test_a_stop_leads_to_an_end_from_every_state(state: AttemptState, seen: Observed) -> None:
-    stops = (ending.begin_stop, ending.see_stop, ending.end_unstarted, machine.stop_launch, preempt.give_up_pause)
+    stops = (
+        ending.begin_stop,
+        ending.see_stop,
+        ending.end_unstarted,
+        machine.stop_launch,
+        pause_to_depth.give_up_pause,
+    )
     if state is not AttemptState.ENDED:
         assert next_action(state, Wanted.STOP, seen) in (*ENDING, *stops)
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.node.sharing.controller import FIRST_DUTY, REFRESH_S, adjust
-from weft.node.sharing.controller_state import ControllerState, GuestSample, ThrottleSample, ThrottleSetting
 from weft.node.sharing.memory_split import GRAIN_BYTES, Need, Peak, divided
 from weft.node.sharing.slowdown import PERIOD_S
+from weft.node.sharing.throttle_controller import FIRST_DUTY, REFRESH_S, adjust
+from weft.node.sharing.throttle_state import ControllerState, GuestSample, ThrottleSample, ThrottleSetting
 
 MB = 1 << 20
 STEP_S, TICK_S = 0.04, 0.1

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.node.sharing.controller import FIRST_DUTY, adjust
-from weft.node.sharing.controller_state import ControllerState, GuestSample, ThrottleSample, ThrottleSetting
+from weft.node.sharing.throttle_controller import FIRST_DUTY, adjust
+from weft.node.sharing.throttle_state import ControllerState, GuestSample, ThrottleSample, ThrottleSetting
 
 RECORDED = Path(__file__).with_name("recorded") / "controller.txt"
 SEEDS, TICKS = range(6), 1500

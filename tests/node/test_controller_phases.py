@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.node.sharing.controller_state import (
+from weft.node.sharing.slowdown import Evidence, Measure, Window
+from weft.node.sharing.throttle_state import (
     AloneLearnt,
     AloneNeeded,
     Comparing,
@@ -19,7 +20,6 @@ from weft.node.sharing.controller_state import (
     gated_since_s,
     next_phase,
 )
-from weft.node.sharing.slowdown import Evidence, Measure, Window
 
 TIMES = st.floats(0.0, 1e6)
 PERIODS = st.lists(st.just(Evidence(Measure(0.03, 0.01), None)), max_size=3).map(tuple)

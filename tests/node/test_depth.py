@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from weft.node.attempt.preempt import HeldMemory, depth_for, depths_to_try, held_by
+from weft.node.attempt.pause_to_depth import HeldMemory, depth_for, depths_to_try, held_by
 from weft.node.task.rank import RankStatus
 
 BUDGET = 100

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from weft.node.devices.occupancy import NodeAttempts
-from weft.node.sharing.controller_state import GuestSetting, ThrottleSetting
+from weft.node.sharing.throttle_state import GuestSetting, ThrottleSetting
 from weft.node.sharing.throttled_guests import ThrottledGuests
 
 HOLDER, GUEST = ("1", 1), ("2", 1)

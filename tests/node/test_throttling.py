@@ -15,8 +15,8 @@ from underweft import Running, under_weft
 from waiting import wait_until
 from weft.node.devices import sched_idle
 from weft.node.exec.command_limits import FOLDERS_ON_DISK
-from weft.node.sharing.controller_state import GuestSetting, ThrottleSetting
 from weft.node.sharing.throttle import SeatedGuest, StepDurations, Throttle
+from weft.node.sharing.throttle_state import GuestSetting, ThrottleSetting
 from weft.node.task.handle import Task
 from weft.runtime.allocator import library_path
 from weft.runtime.page import layout

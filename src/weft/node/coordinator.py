@@ -187,7 +187,8 @@ class Coordinator:
                 order, devices=tuple(message.devices), seat=AttemptSeat.from_json(protocol.plain(message.seat))
             )
         elif isinstance(message, protocol.PauseOrder):
-            order = replace(order, needs_bytes=message.needs_bytes, incoming=frozenset(message.incoming))
+            needs_bytes = None if message.needs_bytes is None else int(message.needs_bytes)
+            order = replace(order, needs_bytes=needs_bytes, incoming=frozenset(message.incoming))
         self._named.add(key)
         if order.generation < self._generations.get(job, 0):
             return

@@ -1,63 +1,22 @@
-"""One simulated run, and the runs of several policies in processes of their own."""
+"""The runs of several policies side by side, each in a process of its own."""
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import active_children, forkserver, get_context, parent_process, resource_tracker
 
 from weft.core.errors import InputError, WeftError
 from weft.policies.loader import NamedPolicy
-from weft.sim.engine import Simulation
-from weft.sim.request import ProgressListener, Request, cluster_text
+from weft.sim.api import run
+from weft.sim.request import ProgressListener, Request
 from weft.sim.results.summary import PolicyRun
-
-
-def run(request: Request, named: NamedPolicy, watch: Callable[[int], None]) -> PolicyRun:
-    started_s = time.perf_counter()
-    simulation = Simulation(
-        request.trace, request.cluster, named.build(), request.world, request.seed, watch, request.quotas
-    )
-    with _no_garbage_collection():
-        simulation.run()
-    wall_s = time.perf_counter() - started_s
-    return PolicyRun(
-        policy=named.label,
-        parameters={**named.parameters, **request.parameters},
-        trace=request.trace.name,
-        cluster=cluster_text(request.cluster),
-        device_count=request.cluster.device_count,
-        seed=request.seed,
-        jobs=simulation.jobs(),
-        timeline=simulation.timeline(),
-        events=simulation.events,
-        wall_s=wall_s,
-        heeds_classes=simulation.scheduler.heeds_classes,
-    )
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """A simulation makes no reference cycles; looking for them takes a twentieth of its time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-# ---- The runs of several policies side by side, each in a process of its own.
 
 LOOK_EVERY_S = 0.1
 # A worker is forked from a server that has none of the caller's threads and has loaded this module once for all.

@@ -30,7 +30,7 @@ LIVE = (JobState.PENDING, JobState.RUNNING, JobState.PAUSED)
 MOST_GROUPS = 20
 """Reasons that a summary tells apart; further ones are counted together."""
 MOST_EXPANDED = 100_000
-IN_LINE = "waits its turn behind others"
+IN_LINE = "waits behind other jobs"
 OTHERS = "for other reasons"
 Group = tuple[str, str, int | None]
 """A state, the reason for it and an exit code."""

@@ -14,7 +14,7 @@ from weft.node.attempt import records
 from weft.node.attempt.attempt import Attempt
 from weft.node.attempt.ending import begin_stop, end_unstarted, see_stop, stop
 from weft.node.attempt.order import AttemptState, Wanted
-from weft.node.attempt.preempt import begin_pause, give_up_pause, say_not_started, say_paused, see_pause
+from weft.node.attempt.pause_to_depth import begin_pause, give_up_pause, say_not_started, say_paused, see_pause
 from weft.node.attempt.resume import continue_running, resume
 from weft.node.fence import cgroups, process_tree
 from weft.node.fence.process_tree import Tree

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from weft.node.attempt import preempt
+from weft.node.attempt import pause_to_depth
 from weft.node.attempt.attempt import Attempt
 from weft.node.attempt.order import AttemptState, Wanted
-from weft.node.attempt.preempt import pause_at
+from weft.node.attempt.pause_to_depth import pause_at
 from weft.node.attempt.records import AttemptRecord
 from weft.node.devices import sched_idle
 from weft.node.fence.ownership import KnownProcesses
@@ -29,14 +29,14 @@ async def continue_running(attempt: Attempt, shepherd_states: ShepherdStates) ->
         return
     order, before, after = attempt.order, attempt.record, attempt.seated
     if node_lanes.number_of(before) != node_lanes.number_of(after):
-        await pause_at(attempt, preempt.GATE)  # a job changes its lane between two steps
+        await pause_at(attempt, pause_to_depth.GATE)  # a job changes its lane between two steps
         return
     if attempt.wants_to_move:
         if attempt.can_move and not await move(attempt):
-            await pause_at(attempt, preempt.GATE)  # a job there may wait for us to leave in turn
+            await pause_at(attempt, pause_to_depth.GATE)  # a job there may wait for us to leave in turn
             return
-        if not attempt.can_move and preempt.should_leave(attempt):
-            await pause_at(attempt, *preempt.LEAVE)
+        if not attempt.can_move and pause_to_depth.should_leave(attempt):
+            await pause_at(attempt, *pause_to_depth.LEAVE)
             return
     if not order.seat.is_throttled:
         attempt.context.throttled_guests.release(attempt)  # before the record says that it is free
@@ -60,8 +60,8 @@ def _take_back_pause(attempt: Attempt) -> None:
 
 async def resume(attempt: Attempt, shepherd_states: ShepherdStates) -> None:
     order = attempt.order
-    if attempt.wants_to_move and not attempt.can_move and preempt.should_leave(attempt):
-        await pause_at(attempt, *preempt.LEAVE)
+    if attempt.wants_to_move and not attempt.can_move and pause_to_depth.should_leave(attempt):
+        await pause_at(attempt, *pause_to_depth.LEAVE)
         return
     after = attempt.seated
     is_there = await move(attempt) if attempt.can_move else attempt.context.node_attempts.take(attempt, after.devices)

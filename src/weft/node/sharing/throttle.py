@@ -22,8 +22,8 @@ from types import TracebackType
 
 from weft.node.devices import sched_idle
 from weft.node.devices.cpu import RunQueue
-from weft.node.sharing.controller import adjust
-from weft.node.sharing.controller_state import (
+from weft.node.sharing.throttle_controller import adjust
+from weft.node.sharing.throttle_state import (
     ControllerState,
     GuestSample,
     GuestSetting,

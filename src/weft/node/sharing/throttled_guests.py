@@ -15,10 +15,10 @@ from weft.node.attempt.context import contained
 from weft.node.attempt.order import Wanted
 from weft.node.devices import sched_idle
 from weft.node.devices.occupancy import Key
-from weft.node.sharing.controller import FIRST_DUTY
-from weft.node.sharing.controller_state import LEARNING, NO_ROOM, SHARING, GuestSetting, ThrottleSetting
 from weft.node.sharing.pair_comparison import Comparisons
 from weft.node.sharing.throttle import SeatedGuest, Throttle
+from weft.node.sharing.throttle_controller import FIRST_DUTY
+from weft.node.sharing.throttle_state import LEARNING, NO_ROOM, SHARING, GuestSetting, ThrottleSetting
 
 if TYPE_CHECKING:
     from weft.node.attempt.attempt import Attempt

@@ -189,7 +189,7 @@ def _occupied(view: View) -> Iterator[tuple[Device, list[tuple[Job, int]]]]:
 class LaneRoom:
     """What is left of one device's memory, and how large each of its lanes is: kept as members come.
 
-    It is `core.memory.needed_bytes` turned round, so that asking for one more costs no walk over the members.
+    It is `core.sharing.needed_bytes` turned round, so that asking for one more costs no walk over the members.
     A job without a place has none after others have come, either: a job that makes a lane larger takes at least as much
     as a later one saves there.
     """

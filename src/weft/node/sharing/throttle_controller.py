@@ -1,10 +1,16 @@
-"""What the controller is told of a device's holder and guests, and what it says to do."""
+"""The throttling controller, a pure function: from samples of a holder and its guests to each guest's duty and memory.
+
+`adjust` judges the holder's step times against those alone, cuts guests that slow it, and lets them compute more while
+it stays as fast.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.node.sharing.controller_state import (
+from weft.node.sharing.memory_split import Division, Need, divided_on_each, whole_grains
+from weft.node.sharing.slowdown import HI, OF_THE_NEW, PERIOD_S, Evidence, evidence, pooled, typical
+from weft.node.sharing.throttle_state import (
     FIRST_WAIT_S,
     FRESH_S,
     LEARNING,
@@ -28,8 +34,6 @@ from weft.node.sharing.controller_state import (
     gated_since_s,
     next_phase,
 )
-from weft.node.sharing.memory_split import Division, Need, divided_on_each, whole_grains
-from weft.node.sharing.slowdown import HI, OF_THE_NEW, PERIOD_S, Evidence, evidence, pooled, typical
 
 FIRST_DUTY, RAISE_BY = 5, 5
 MEMORY_RAISE = 0.05
