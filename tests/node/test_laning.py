@@ -228,7 +228,7 @@ def test_who_cannot_join_its_lane_is_measured_as_one_that_shares_nothing(node: N
     assert "no lane: the lane's page" in node.output()
     (node.folder / "over").touch()
     assert node.daemon.end("1")["exit_code"] == 4
-    (node.run / "lane-0-1").rmdir()
+    wait_until(lambda: not (node.run / "lane-0-1").exists(), "what stood in the page's way is removed with the lane")
 
 
 def test_the_page_of_a_lane_whose_last_member_was_killed_is_removed(node: Node) -> None:
