@@ -10,7 +10,7 @@ from weft.core.values import JobSpec
 from weft.sim.colocation import Occupant, Profile
 
 FIRST_STEPS = 100.0
-"""A user who waits for a first result asks how long it took to get so far."""
+"""Steps after which a job counts as having shown a first result: the table says how long that took."""
 
 
 class SimulatedJob:
